@@ -1,0 +1,1 @@
+"""The processes: sequencer, projector, compactor, the local stack and the command line."""
