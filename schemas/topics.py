@@ -11,6 +11,10 @@ if TYPE_CHECKING:
 MARKER_KEY_PREFIX: Final = b"\x00marker:"
 """First bytes of a snapshot marker's key: no session id begins with a zero byte."""
 
+REQUEST_RETENTION_MS: Final = 24 * 60 * 60 * 1000
+"""Retention of the request topics. A writer idle for longer is forgotten (DESIGN 4), by every
+sequencer alike: that is why it is no setting."""
+
 
 @dataclass(frozen=True, slots=True)
 class Topics:

@@ -1,0 +1,88 @@
+"""The writers of one session: what each has in the log, so that a resend is recognized."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from surfacelog.schemas.topics import REQUEST_RETENTION_MS
+
+if TYPE_CHECKING:
+    from surfacelog.schemas.records import EventBatch
+
+REMEMBERED_APPENDS: Final = 32
+"""How many appends of a writer keep their seqs: as many as it may have in flight (DESIGN 4)."""
+
+
+class Appended(NamedTuple):
+    """One admitted append: its events are `first_seq` to `next_seq - 1` (none when equal)."""
+
+    first_seq: int
+    next_seq: int
+    epoch: int
+    digest: bytes
+
+
+class Writer(NamedTuple):
+    """One writer incarnation. `recent` ends with the append `last_append_seq`.
+
+    `active_at` is the log's clock (ms UTC) at its last append; `compaction_id` names the last
+    bracket that it opened, so that a zombie is told `compaction.closed`.
+    """
+
+    last_append_seq: int
+    active_at: int
+    recent: tuple[Appended, ...]
+    compaction_id: str | None = None
+
+    def find(self, append_seq: int) -> Appended | None:
+        """Return what a known append_seq became, or None when it is older than the last 32."""
+        back = self.last_append_seq - append_seq
+        return self.recent[-1 - back] if back < len(self.recent) else None
+
+
+class Writers:
+    """All remembered writers, the one that was idle for longest first.
+
+    Time is the log's own (`admitted_at`, never going back), so that a replay forgets the same
+    writers at the same place as the live sequencer did.
+    """
+
+    __slots__ = ("by_id", "clock")
+
+    def __init__(self, by_id: dict[str, Writer] | None = None, clock: int = 0) -> None:
+        self.by_id: dict[str, Writer] = {} if by_id is None else by_id
+        self.clock = clock
+
+    def copy(self) -> Writers:
+        """Return an independent copy."""
+        return Writers(self.by_id.copy(), self.clock)
+
+    def record(self, batch: EventBatch, next_seq: int, compaction_id: str | None) -> None:
+        """Note an admitted batch; `compaction_id` is the bracket that it opened, if any."""
+        self.clock = max(self.clock, batch.admitted_at)
+        entry = Appended(batch.first_seq, next_seq, batch.epoch, batch.request_digest)
+        # Taken out and put back: the dict stays ordered by last activity.
+        known = self.by_id.pop(batch.writer_id, None)
+        recent = (entry,)
+        if known is not None:
+            recent = (*known.recent[1 - REMEMBERED_APPENDS :], entry)
+            compaction_id = compaction_id or known.compaction_id
+        self.by_id[batch.writer_id] = Writer(
+            batch.append_seq, self.clock, recent, compaction_id
+        )
+
+    def forget_idle(self, keep: tuple[str | None, ...]) -> None:
+        """Drop writers idle for longer than requests are retained, except those in `keep`."""
+        limit = self.clock - REQUEST_RETENTION_MS
+        idle = []
+        for writer_id, writer in self.by_id.items():
+            if writer.active_at >= limit:
+                break
+            if writer_id not in keep:
+                idle.append(writer_id)
+        for writer_id in idle:
+            del self.by_id[writer_id]
+
+    def opened_bracket(self, compaction_id: str) -> bool:
+        """Return whether a remembered writer opened that bracket (open, ended or stale)."""
+        return any(writer.compaction_id == compaction_id for writer in self.by_id.values())
