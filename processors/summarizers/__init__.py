@@ -1,0 +1,1 @@
+"""Summarizers: what a compaction writes in place of the span that it shadows."""
