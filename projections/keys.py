@@ -35,6 +35,14 @@ class Keys:
         """Return the key of the compactor's lock."""
         return self.session(session_id, "lock")
 
+    def outcome(self, session_id: str, request_id: str) -> str:
+        """Return the key of a compaction request's outcome, and the channel that announces it."""
+        return self.session(session_id, f"o:{request_id}")
+
+    def kept_summary(self, session_id: str, digest: str) -> str:
+        """Return the key of a summary that is kept until it is published."""
+        return self.session(session_id, f"k:{digest}")
+
     def receipts(self, writer_id: str) -> str:
         """Return the stream of receipts for one writer."""
         return f"{self.namespace}:receipts:{writer_id}"
