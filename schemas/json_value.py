@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 JsonObject: TypeAlias = "dict[str, JsonValue]"
@@ -11,6 +11,24 @@ JsonObject: TypeAlias = "dict[str, JsonValue]"
 def is_int(value: object) -> bool:
     """True for an integer that is not a boolean (JSON keeps them apart, Python does not)."""
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+MAX_SAFE_INTEGER: Final = 2**53 - 1
+
+
+def is_safe_integer(value: object) -> bool:
+    """True for a whole number that every JSON reader holds exactly: at most 2^53 - 1 in size.
+
+    JSON does not tell 1.0 from 1, so a float that is whole counts.
+    """
+    if isinstance(value, float):
+        return value.is_integer() and abs(value) <= MAX_SAFE_INTEGER
+    return is_int(value) and abs(value) <= MAX_SAFE_INTEGER  # type: ignore[arg-type]  # is_int narrows it
+
+
+def is_count(value: object) -> bool:
+    """True for a safe integer that is not negative: a seq, an index, a number of tokens."""
+    return is_safe_integer(value) and value >= 0  # type: ignore[operator]  # a number by now
 
 
 def member(value: JsonValue, key: str) -> JsonValue:

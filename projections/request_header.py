@@ -1,0 +1,76 @@
+"""The request header in force: system prompt, tools and call config (SEMANTICS 3).
+
+Every request/header event is a whole snapshot and the last one wins. The canonical form leaves
+out what says nothing: an empty system prompt, an empty list of tools, flags that flag nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from surfacelog.schemas.json_equal import same_json
+from surfacelog.schemas.json_text import js_dumps
+from surfacelog.schemas.json_value import member, object_member
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from surfacelog.schemas.json_value import JsonObject, JsonValue
+
+_CONFIG_FIELDS: Final = ("provider", "model", "reasoningEffort", "temperature", "maxTokens", "stop")
+_FLAGS: Final = ("reasoningEffort", "maxTokens")
+
+
+def canonical_header(header: JsonValue) -> JsonObject:
+    """Return a header in canonical form; members it does not know are left out."""
+    canonical: JsonObject = {}
+    if isinstance(header, dict) and "config" in header:
+        canonical["config"] = header["config"]
+    flags = object_member(header, "adapterDefaults")
+    kept: JsonObject = {flag: True for flag in _FLAGS if flags.get(flag) is True}
+    if kept:
+        canonical["adapterDefaults"] = kept
+    for part in ("system", "tools"):
+        value = member(header, part)
+        if value:
+            canonical[part] = value
+    return canonical
+
+
+def same_header(left: JsonObject | None, right: JsonObject | None) -> bool:
+    """Return whether two canonical headers ask for the same request.
+
+    Config is compared field by field, the flags and the system prompt by value, the tools as
+    ordered JSON: a provider's prefix cache is lost when a schema's members change places.
+    """
+    if left is None or right is None:
+        return left is right
+    return (
+        _same_config(member(left, "config"), member(right, "config"))
+        and same_json(left.get("adapterDefaults"), right.get("adapterDefaults"))
+        and left.get("system") == right.get("system")
+        and js_dumps(left.get("tools")) == js_dumps(right.get("tools"))
+    )
+
+
+def last_header(events: Iterable[JsonObject]) -> JsonObject | None:
+    """Return the canonical header in force at the end of a log; None before the first."""
+    header = None
+    for event in events:
+        if event.get("type") == "request/header":
+            header = canonical_header(member(event.get("data"), "header"))
+    return header
+
+
+def last_context(events: Iterable[JsonObject]) -> JsonObject | None:
+    """Return the request context (provider, model, window) in force; None before the first."""
+    context = None
+    for event in events:
+        if event.get("type") == "request/context":
+            data = event.get("data")
+            context = data if isinstance(data, dict) else {}
+    return context
+
+
+def _same_config(left: JsonValue, right: JsonValue) -> bool:
+    return all(same_json(member(left, key), member(right, key)) for key in _CONFIG_FIELDS)
