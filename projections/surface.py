@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from surfacelog.projections.surface_rules import check_citations, fixed_part, span_positions
 from surfacelog.schemas.errors import AdmissionError
 from surfacelog.schemas.json_equal import same_json
-from surfacelog.schemas.json_value import member
-from surfacelog.schemas.surface_form import cited_seqs, is_surface_type, replaced_range
+from surfacelog.schemas.surface_form import is_surface_type, replaced_range
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -65,7 +65,7 @@ class SurfaceFold:
         if span is not None:
             replacement = self._replace(event, span)
         elif is_surface_type(event.get("type")):
-            self._check_sources(event, ())
+            check_citations(event, self.next_seq, ())
             self.nodes.append(self.next_seq)
         if event.get("type") == "tool/result":
             self._results[self.next_seq] = event.get("data")
@@ -76,41 +76,24 @@ class SurfaceFold:
         return not isinstance(seq, bool) and seq == self.next_seq
 
     def _replace(self, event: JsonObject, span: SeqRange) -> Replacement:
-        first, last = self._position(span.start), self._position(span.end)
-        if first > last:
-            raise AdmissionError("surface.span", f"node {span.start} stands after {span.end}")
-        shadowed = tuple(self.nodes[first : last + 1])
-        self._check_sources(event, shadowed)
+        positions = span_positions(self.nodes, span)
+        shadowed = tuple(self.nodes[positions])
+        check_citations(event, self.next_seq, shadowed)
         if event.get("type") == "tool/result":
             self._check_tool_result(event, shadowed)
-        self.nodes[first : last + 1] = [self.next_seq]
+        self.nodes[positions] = [self.next_seq]
         for seq in shadowed:
             self._results.pop(seq, None)
         replacement = Replacement(self.next_seq, span.start, span.end, shadowed)
         self.replacements.append(replacement)
         return replacement
 
-    def _position(self, seq: int) -> int:
-        try:
-            return self.nodes.index(seq)
-        except ValueError:
-            raise AdmissionError("surface.span", f"seq {seq} is not on the surface") from None
-
-    def _check_sources(self, event: JsonObject, shadowed: tuple[int, ...]) -> None:
-        cited = cited_seqs(event)
-        late = [seq for seq in cited if seq >= self.next_seq]
-        if late:
-            raise AdmissionError("surface.sources", f"cites {min(late)}, which is not earlier")
-        missing = [seq for seq in shadowed if seq not in cited]
-        if missing:
-            raise AdmissionError("surface.sources", f"shadows {missing} without citing them")
-
     def _check_tool_result(self, event: JsonObject, shadowed: tuple[int, ...]) -> None:
         if len(shadowed) != 1:
             raise AdmissionError("surface.tool_result", "a tool/result replaces one node")
         if shadowed[0] not in self._results:
             raise AdmissionError("surface.tool_result", f"{shadowed[0]} is not a tool/result")
-        before, after = _fixed_part(self._results[shadowed[0]]), _fixed_part(event.get("data"))
+        before, after = fixed_part(self._results[shadowed[0]]), fixed_part(event.get("data"))
         if not same_json(before, after):
             raise AdmissionError("surface.tool_result", "more than the block's content changes")
 
@@ -121,17 +104,3 @@ def fold_surface(events: Iterable[JsonValue]) -> SurfaceFold:
     for event in events:
         fold.apply(event)
     return fold
-
-
-def _fixed_part(data: JsonValue) -> JsonValue:
-    """Return a tool/result's data without its block's content, which alone may change."""
-    message = member(data, "message")
-    content = member(message, "content")
-    if not isinstance(data, dict) or not isinstance(message, dict) or not isinstance(content, list):
-        raise AdmissionError("surface.tool_result", "a tool/result without a message's content")
-    block = content[0] if content and isinstance(content[0], dict) else {}
-    return [_without(data, "message"), _without(message, "content"), _without(block, "content")]
-
-
-def _without(value: JsonObject, key: str) -> JsonObject:
-    return {name: item for name, item in value.items() if name != key}
