@@ -62,6 +62,11 @@ class Topics:
         """The three request topics, in the order in which a sequencer subscribes to them."""
         return (self.appends, self.inbox, self.control)
 
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Every topic of the namespace."""
+        return (*self.requests, self.events, self.receipts, self.sessions, self.compactions)
+
     def for_role(self, role: Role) -> str:
         """Return the only topic from which a role is admitted (trust is a topic, DESIGN 3)."""
         if role == "owner":
