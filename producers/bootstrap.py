@@ -73,7 +73,7 @@ def pinned_partitions(settings: Settings) -> int:
     """
     admin = AdminClient({"bootstrap.servers": settings.kafka})
     found = _described(admin, settings.topics)
-    missing = [name for name in _names(settings.topics) if name not in found]
+    missing = [name for name in settings.topics.all if name not in found]
     if missing:
         raise NamespaceError(
             f"the namespace {settings.namespace!r} lacks {', '.join(missing)}; "
@@ -81,10 +81,6 @@ def pinned_partitions(settings: Settings) -> int:
             missing=missing,
         )
     return _agreed_count(settings.topics, found)
-
-
-def _names(topics: Topics) -> tuple[str, ...]:
-    return (*topics.requests, topics.events, topics.receipts, topics.sessions, topics.compactions)
 
 
 def _configs(settings: Settings) -> dict[str, dict[str, str]]:
@@ -115,7 +111,7 @@ def _described(admin: AdminClient, topics: Topics) -> dict[str, TopicMetadata]:
         known = admin.list_topics(timeout=CALL_SECONDS).topics
     except KafkaException as error:
         raise ServiceError(f"Kafka does not answer: {error}") from error
-    return {name: known[name] for name in _names(topics) if name in known}
+    return {name: known[name] for name in topics.all if name in known}
 
 
 def _agreed_count(topics: Topics, found: dict[str, TopicMetadata]) -> int:
@@ -172,7 +168,7 @@ def _check_sizes(admin: AdminClient, settings: Settings, names: list[str]) -> No
 def _settled_count(admin: AdminClient, topics: Topics) -> int:
     """Wait until every partition of every topic has a leader: creation is asynchronous."""
     found = _described(admin, topics)
-    for name in _names(topics):
+    for name in topics.all:
         partitions = found[name].partitions if name in found else {}
         if not partitions or any(partition.leader < 0 for partition in partitions.values()):
             raise _UnsettledError(f"no leader for {name} after {SETTLE_SECONDS:g} s")
