@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from surfacelog.projections.snapshot_columns import differences, pack_digests, unpack_digests
 from surfacelog.schemas.topics import REQUEST_RETENTION_MS
 
 if TYPE_CHECKING:
+    from surfacelog.schemas.json_value import JsonValue
     from surfacelog.schemas.records import EventBatch
 
 REMEMBERED_APPENDS: Final = 32
@@ -57,22 +60,27 @@ class Writers:
         """Return an independent copy."""
         return Writers(self.by_id.copy(), self.clock)
 
-    def record(self, batch: EventBatch, next_seq: int, compaction_id: str | None) -> None:
-        """Note an admitted batch; `compaction_id` is the bracket that it opened, if any."""
+    def record(self, batch: EventBatch) -> None:
+        """Note an admitted batch."""
         self.clock = max(self.clock, batch.admitted_at)
-        entry = Appended(batch.first_seq, next_seq, batch.epoch, batch.request_digest)
+        entry = Appended(batch.first_seq, batch.next_seq, batch.epoch, batch.request_digest)
         # Taken out and put back: the dict stays ordered by last activity.
         known = self.by_id.pop(batch.writer_id, None)
-        recent = (entry,)
-        if known is not None:
+        if known is None:
+            writer = Writer(batch.append_seq, self.clock, (entry,))
+        else:
             recent = (*known.recent[1 - REMEMBERED_APPENDS :], entry)
-            compaction_id = compaction_id or known.compaction_id
-        self.by_id[batch.writer_id] = Writer(
-            batch.append_seq, self.clock, recent, compaction_id
-        )
+            writer = Writer(batch.append_seq, self.clock, recent, known.compaction_id)
+        self.by_id[batch.writer_id] = writer
 
-    def forget_idle(self, keep: tuple[str | None, ...]) -> None:
-        """Drop writers idle for longer than requests are retained, except those in `keep`."""
+    def note_bracket(self, writer_id: str, compaction_id: str) -> None:
+        """Note which bracket a writer opened last."""
+        known = self.by_id.get(writer_id)
+        if known is not None:
+            self.by_id[writer_id] = known._replace(compaction_id=compaction_id)
+
+    def forget_idle(self, *keep: str | None) -> None:
+        """Drop writers idle for longer than requests are retained, except those to keep."""
         limit = self.clock - REQUEST_RETENTION_MS
         idle = []
         for writer_id, writer in self.by_id.items():
@@ -82,6 +90,40 @@ class Writers:
                 idle.append(writer_id)
         for writer_id in idle:
             del self.by_id[writer_id]
+
+    def to_json(self) -> JsonValue:
+        """Return a compact form for snapshots: first seqs and times as differences."""
+        rows: list[JsonValue] = []
+        for writer_id, writer in self.by_id.items():
+            rows.append(
+                [
+                    writer_id,
+                    writer.last_append_seq,
+                    self.clock - writer.active_at,
+                    writer.compaction_id,
+                    differences(entry.first_seq for entry in writer.recent),
+                    [entry.next_seq - entry.first_seq for entry in writer.recent],
+                    differences(entry.epoch for entry in writer.recent),
+                    pack_digests(entry.digest for entry in writer.recent),
+                ]
+            )
+        return [self.clock, rows]
+
+    @classmethod
+    def from_json(cls, value: Any) -> Writers:
+        """Return what `to_json` was given."""
+        clock, rows = value
+        writers = cls(clock=clock)
+        for writer_id, last, idle, compaction_id, firsts, counts, epochs, digests in rows:
+            columns = zip(
+                accumulate(firsts), counts, accumulate(epochs), unpack_digests(digests), strict=True
+            )
+            recent = tuple(
+                Appended(first, first + count, epoch, digest)
+                for first, count, epoch, digest in columns
+            )
+            writers.by_id[writer_id] = Writer(last, clock - idle, recent, compaction_id)
+        return writers
 
     def opened_bracket(self, compaction_id: str) -> bool:
         """Return whether a remembered writer opened that bracket (open, ended or stale)."""

@@ -1,0 +1,112 @@
+"""The checks of an append's events, each at its place in the log (DESIGN 4, SEMANTICS 3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from surfacelog.projections.admission_roles import CHUNK_ROLES, check_role
+from surfacelog.projections.compaction_bracket import check_bracket, is_replacement
+from surfacelog.projections.session_state import EFFECTIVE_TYPES
+from surfacelog.schemas.citations import resolve_citations
+from surfacelog.schemas.errors import AdmissionError
+from surfacelog.schemas.event_rules import check_event, check_known_type
+from surfacelog.schemas.event_types import INBOX_POSTED, OWN_TYPES, SURFACE_TYPES
+from surfacelog.schemas.json_value import list_member, object_member
+from surfacelog.schemas.records import ChunkRun, Item
+
+if TYPE_CHECKING:
+    from surfacelog.projections.session_state import SessionState
+    from surfacelog.schemas.event_types import Role
+    from surfacelog.schemas.json_value import JsonObject
+
+
+def check_items(
+    state: SessionState, role: Role, writer_id: str, items: tuple[Item, ...], first_seq: int
+) -> None:
+    """Raise AdmissionError, with the item's index, for the first item that may not stand.
+
+    `state` is not changed: what an item does to the next ones happens to a copy, which is made
+    only where there is something to do and something left to check.
+    """
+    scratch, seq, previous = state, first_seq, None
+    for index, item in enumerate(items):
+        try:
+            if isinstance(item, ChunkRun):
+                _check_run(scratch, role, item)
+                seq += len(item.deltas)
+                continue
+            event = resolve_citations(item, first_seq)
+            _check_form(event)
+            check_role(role, event)
+            if role == "compactor":
+                _check_prune(event, previous)
+            _check_place(scratch, role, event, seq)
+        except AdmissionError as error:
+            raise AdmissionError(error.refusal, error.message, index) from error
+        if index + 1 < len(items) and event["type"] in EFFECTIVE_TYPES:
+            scratch = state.copy() if scratch is state else scratch
+            scratch.advance(event, seq, writer_id)
+        seq, previous = seq + 1, event
+
+
+def _check_form(event: JsonObject) -> None:
+    check_event(event)
+    check_known_type(event)
+    if "seq" in event:
+        raise AdmissionError("malformed", "an event has no seq before it is in the log")
+    if event["type"] in OWN_TYPES and event.get("ignorable") is not True:
+        raise AdmissionError(
+            "malformed", f"{event['type']} is not marked ignorable: other readers must skip it"
+        )
+
+
+def _check_run(state: SessionState, role: Role, run: ChunkRun) -> None:
+    if role not in CHUNK_ROLES:
+        raise AdmissionError("role", f"the {role} may not write assistant/chunk")
+    if not run.deltas or len(run.dt) != len(run.deltas) - 1:
+        raise AdmissionError(
+            "malformed", f"a chunk run of {len(run.deltas)} deltas and {len(run.dt)} differences"
+        )
+    if (run.kind == "tool-call") != (run.call_id is not None) or (
+        run.name is not None and run.call_id is None
+    ):
+        raise AdmissionError(
+            "malformed",
+            f"a {run.kind} chunk run with call_id {run.call_id!r}: tool calls alone have one",
+        )
+    if role != "importer":
+        state.loop.check_place(run.turn, run.step, "a chunk run")
+
+
+def _check_place(state: SessionState, role: Role, event: JsonObject, seq: int) -> None:
+    kind = event["type"]
+    if role != "importer":
+        _check_session_rules(state, role, event)
+    if kind in SURFACE_TYPES:
+        state.surface.check(event, seq)
+        if role != "importer" and is_replacement(event):
+            state.surface.check_cut(event)
+
+
+def _check_session_rules(state: SessionState, role: Role, event: JsonObject) -> None:
+    state.loop.check(event)
+    check_bracket(state.bracket, event, state.surface, state.writers)
+    if event["type"] == INBOX_POSTED:
+        state.inbox.check_post()
+    elif event["type"] == "user/message":
+        state.inbox.check_claim(event, by_owner=role == "owner")
+
+
+def _check_prune(event: JsonObject, previous: JsonObject | None) -> None:
+    """A compactor replaces a tool/result only right after the compaction/prune that names it."""
+    if event["type"] != "tool/result":
+        return
+    pruned = None
+    if previous is not None and previous["type"] == "compaction/prune":
+        pruned = list_member(previous["data"], "shadowedSeqs")
+    if pruned != [object_member(event, "surfaceOp").get("start")]:
+        raise AdmissionError(
+            "compaction.invalid",
+            "a tool/result replacement without the compaction/prune that names its node: append"
+            " both together, the prune first",
+        )
