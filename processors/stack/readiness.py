@@ -25,7 +25,7 @@ def kafka_answers(plan: Plan) -> bool:
         cluster = admin.list_topics(timeout=ANSWER_SECONDS)
     except KafkaException:
         return False
-    return cluster.cluster_id == plan.cluster_id and len(cluster.brokers) == plan.brokers
+    return str(cluster.cluster_id) == plan.cluster_id and len(cluster.brokers) == plan.brokers
 
 
 def registry_answers(plan: Plan) -> bool:
