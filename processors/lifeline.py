@@ -25,6 +25,7 @@ def _follow() -> None:
     # Not sys.stdin: a thread that holds its buffer's lock breaks the interpreter's shutdown.
     while os.read(sys.stdin.fileno(), 1024):
         pass
-    os.kill(os.getpid(), signal.SIGTERM)
+    # To the main thread: a signal that this thread takes would not wake it from a system call.
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
     time.sleep(DRAIN_SECONDS)
     os.kill(os.getpid(), signal.SIGKILL)

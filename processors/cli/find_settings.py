@@ -8,7 +8,8 @@ from typing import Final
 from pydantic import ValidationError
 
 from surfacelog.processors.stack.checkout import DEFAULT_DIRECTORY, find_checkout
-from surfacelog.processors.stack.local_stack import Layout, load_plan
+from surfacelog.processors.stack.plan import load_plan
+from surfacelog.processors.stack.services import Layout
 from surfacelog.schemas.errors import SurfacelogError
 from surfacelog.schemas.settings import Settings
 
@@ -28,18 +29,19 @@ def find_settings() -> Settings:
     services of two places. SettingsError says which variable is wrong.
     """
     try:
-        if any(name in os.environ for name in ENDPOINTS):
-            return Settings()
-        return Settings(**_default_stack())
+        settings = Settings()
     except ValidationError as error:
         problems = "; ".join(
             f"SURFACELOG_{str(problem['loc'][0]).upper()}: {problem['msg']}"
             for problem in error.errors()
         )
         raise SettingsError(problems) from error
+    if any(name in os.environ for name in ENDPOINTS):
+        return settings
+    return settings.model_copy(update=_default_stack())
 
 
-def _default_stack() -> dict[str, str]:
+def _default_stack() -> dict[str, str | int]:
     checkout = find_checkout()
     plan = None if checkout is None else load_plan(Layout(checkout / DEFAULT_DIRECTORY).plan)
     return {} if plan is None else plan.settings

@@ -64,10 +64,14 @@ class Plan:
         return f"redis://{HOST}:{self.redis_port}/0"
 
     @property
-    def settings(self) -> dict[str, str]:
+    def settings(self) -> dict[str, str | int]:
         """The values that `Settings` takes from this stack, by field name."""
-        values = {"kafka": self.kafka_url, "registry": self.registry_url, "redis": self.redis_url}
-        return values if self.brokers == 1 else values | {"replication": str(self.brokers)}
+        return {
+            "kafka": self.kafka_url,
+            "registry": self.registry_url,
+            "redis": self.redis_url,
+            "replication": self.brokers,
+        }
 
     def save(self, path: Path) -> None:
         """Write the plan so that a reader sees all of it or nothing."""
