@@ -27,8 +27,11 @@ if TYPE_CHECKING:
 class Applied(Protocol):
     """Who knows how far each partition was applied."""
 
-    async def assign(self, assigned: frozenset[TP]) -> dict[TP, int]:
-        """Take over these partitions; return the offset at which each must be read on."""
+    async def assign(self, committed: Mapping[TP, int | None]) -> dict[TP, int]:
+        """Take over these partitions, given with the offsets committed in Kafka.
+
+        Returns the offset at which each must be read on.
+        """
 
     def applied(self, tp: TP) -> int | None:
         """Return the offset before which everything of a partition is applied, if known."""
@@ -65,6 +68,15 @@ class LogConsumerThread(AIOKafkaConsumerThread):  # type: ignore[misc]  # Faust 
         consumer = super()._create_worker_consumer(transport)
         consumer._isolation_level = "read_committed"
         return consumer
+
+    async def committed(self, tps: frozenset[TP]) -> dict[TP, int | None]:
+        """Return the offsets that Kafka keeps for the group; None where it keeps none."""
+        offsets: dict[TP, int | None] = await self.call_thread(self._committed, tps)
+        return offsets
+
+    async def _committed(self, tps: frozenset[TP]) -> dict[TP, int | None]:
+        consumer = self._ensure_consumer()
+        return {tp: await consumer.committed(tp) for tp in tps}
 
     async def seek_all(self, offsets: Mapping[TP, int]) -> None:
         """Read on at these offsets; what was fetched before and not handed over is discarded."""
@@ -137,8 +149,9 @@ class LogConsumer(Consumer):  # type: ignore[misc]  # Faust ships no types
 
     async def perform_seek(self) -> None:
         """Seek every assigned partition to where the projector says it must be read on."""
-        offsets = await self.transport.applied.assign(frozenset(self.assignment()))
-        self._committed_offset.clear()
+        committed = await self._thread.committed(frozenset(self.assignment()))
+        offsets = await self.transport.applied.assign(committed)
+        self._committed_offset.update(committed)
         await self._thread.seek_all(offsets)
 
     async def rewind(self, offsets: Mapping[TP, int]) -> None:
