@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 from surfacelog.processors.summarizers.extraction import Items, extract
 from surfacelog.processors.summarizers.protocol import Summary
-from surfacelog.projections.checkpoint import checkpoint_message
+from surfacelog.projections.compaction_plan import EMPTY_CHECKPOINT_TOKENS
 from surfacelog.projections.summary_sections import render, render_item
-from surfacelog.projections.tokens import message_price
+from surfacelog.projections.tokens import utf16_length
 
 if TYPE_CHECKING:
     from surfacelog.processors.summarizers.protocol import SummaryRequest
     from surfacelog.projections.summary_sections import Section
-    from surfacelog.schemas.json_value import JsonObject
 
 PROVIDER: Final = "surfacelog"
 MODEL: Final = "extractive"
@@ -54,7 +53,7 @@ class ExtractiveSummarizer:
 
 def summary_text(items: Items, limit: int) -> str:
     """Return the summary that costs, framed, at most `limit` tokens, or the empty one."""
-    budget = 4 * (limit - framed_price(render({})))
+    budget = 4 * (limit - EMPTY_CHECKPOINT_TOKENS)
     fitted: Items = {}
     allowance = 0.0
     for section, share in _SHARES:
@@ -62,12 +61,6 @@ def summary_text(items: Items, limit: int) -> str:
         fitted[section], used = _fit(_by_worth(section, items.get(section, [])), int(allowance))
         allowance -= used
     return render(fitted)
-
-
-def framed_price(text: str) -> int:
-    """Return the token price of a checkpoint whose summary is one text block."""
-    block: JsonObject = {"type": "text", "text": text}
-    return message_price(checkpoint_message("", (block,), message_id=""))
 
 
 def _by_worth(section: Section, items: list[str]) -> list[tuple[int, str]]:
@@ -98,7 +91,7 @@ def _shorten(item: str, allowance: int) -> str:
         return item
     room = allowance
     while room >= _SMALLEST_CUT:
-        # Characters outside the basic plane cost two units, line ends three: try smaller until it fits.
+        # Some characters cost two units and line ends three: smaller until it fits.
         side = (room - len(_CUT)) // 2
         cut = item[:side].rstrip() + _CUT + item[-side:].lstrip()
         if _cost(cut) <= allowance:
@@ -109,4 +102,4 @@ def _shorten(item: str, allowance: int) -> str:
 
 def _cost(item: str) -> int:
     """Return the UTF-16 units of a rendered item and its line end: four make a token."""
-    return len(render_item(item).encode("utf-16-le", "surrogatepass")) // 2 + 1
+    return utf16_length(render_item(item)) + 1

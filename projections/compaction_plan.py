@@ -1,0 +1,106 @@
+"""What one compaction would shadow: the span, what it costs, and the tail that must not change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from surfacelog.projections.checkpoint import checkpoint_message
+from surfacelog.projections.compaction_range import compactable_range
+from surfacelog.projections.messages import tool_call_blocks
+from surfacelog.projections.pairing import is_balanced
+from surfacelog.projections.summary_sections import render
+from surfacelog.projections.tokens import message_price
+from surfacelog.schemas.errors import SurfacelogError
+from surfacelog.schemas.json_value import object_member
+from surfacelog.schemas.records import SeqRange
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from surfacelog.schemas.json_value import JsonObject
+
+Nodes = tuple[tuple[int, "JsonObject | None"], ...]
+
+
+class NothingToCompactError(SurfacelogError):
+    """No span of the Surface can be, or is worth being, compacted."""
+
+    code: ClassVar[str] = "nothing_to_do"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A balanced span of the Surface and the tail behind it.
+
+    `nodes` and `tail` are (seq, message) in surface order; `tokens` is the span's price.
+    """
+
+    nodes: Nodes
+    tail: Nodes
+    tokens: int
+
+    @property
+    def range(self) -> SeqRange:
+        """The first and the last node."""
+        return SeqRange(self.nodes[0][0], self.nodes[-1][0])
+
+    @property
+    def seqs(self) -> tuple[int, ...]:
+        """The node seqs in surface order."""
+        return tuple(seq for seq, _ in self.nodes)
+
+    @property
+    def messages(self) -> tuple[JsonObject, ...]:
+        """The span's messages; a node without a message gives none."""
+        return tuple(message for _, message in self.nodes if message is not None)
+
+
+EMPTY_CHECKPOINT_TOKENS: Final = message_price(
+    checkpoint_message("", ({"type": "text", "text": render({})},), message_id="")
+)
+"""What a checkpoint costs whose every section says "(none)"."""
+
+
+def choose_span(
+    nodes: Nodes, prices: Sequence[int], retain_tokens: int, wanted: SeqRange | None = None
+) -> Span:
+    """Return the span to compact: `wanted`, or all but a tail of about `retain_tokens`.
+
+    The span never parts a tool call from its results (SEMANTICS 5). Raises NothingToCompactError
+    when there is no such span, or when it costs no more than a checkpoint that says nothing.
+    """
+    deltas = [_pairing_delta(message) for _, message in nodes]
+    seqs = [seq for seq, _ in nodes]
+    chosen = wanted or compactable_range(seqs, prices, deltas, retain_tokens)
+    if chosen is None:
+        raise NothingToCompactError(
+            "nothing can be compacted: the last node stays, and no cut before it is balanced"
+        )
+    first, last = _positions(seqs, deltas, chosen)
+    tokens = sum(prices[first : last + 1])
+    if tokens <= EMPTY_CHECKPOINT_TOKENS:
+        raise NothingToCompactError(
+            f"the span costs {tokens} tokens and the smallest checkpoint"
+            f" {EMPTY_CHECKPOINT_TOKENS}: nothing would be gained"
+        )
+    return Span(nodes[first : last + 1], nodes[last + 1 :], tokens)
+
+
+def _positions(seqs: list[int], deltas: list[int], chosen: SeqRange) -> tuple[int, int]:
+    if chosen.start not in seqs or chosen.end not in seqs:
+        raise NothingToCompactError(f"{chosen.start}..{chosen.end} is no span of the Surface now")
+    first, last = seqs.index(chosen.start), seqs.index(chosen.end)
+    if first > last or not is_balanced(deltas, first, last):
+        raise NothingToCompactError(
+            f"{chosen.start}..{chosen.end} would part tool calls from their results"
+        )
+    return first, last
+
+
+def _pairing_delta(message: JsonObject | None) -> int:
+    """Return what a node adds to the count of unanswered calls, told by its message alone."""
+    source = object_member(message, "source")
+    if source.get("kind") == "tool":
+        return -1
+    return len(tool_call_blocks(message)) if message and source.get("kind") == "model" else 0
