@@ -6,9 +6,9 @@ out what says nothing: an empty system prompt, an empty list of tools, flags tha
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
-from surfacelog.schemas.json_equal import same_json
 from surfacelog.schemas.json_text import js_dumps
 from surfacelog.schemas.json_value import member, object_member
 
@@ -45,12 +45,12 @@ def same_header(left: JsonObject | None, right: JsonObject | None) -> bool:
     """
     if left is None or right is None:
         return left is right
-    return (
-        _same_config(member(left, "config"), member(right, "config"))
-        and same_json(left.get("adapterDefaults"), right.get("adapterDefaults"))
-        and left.get("system") == right.get("system")
-        and js_dumps(left.get("tools")) == js_dumps(right.get("tools"))
-    )
+    return _comparable(left) == _comparable(right)
+
+
+def header_digest(header: JsonObject) -> str:
+    """Return a short text that is equal for two canonical headers if `same_header` is."""
+    return blake2b(_comparable(header).encode(), digest_size=16).hexdigest()
 
 
 def last_header(events: Iterable[JsonObject]) -> JsonObject | None:
@@ -72,5 +72,14 @@ def last_context(events: Iterable[JsonObject]) -> JsonObject | None:
     return context
 
 
-def _same_config(left: JsonValue, right: JsonValue) -> bool:
-    return all(same_json(member(left, key), member(right, key)) for key in _CONFIG_FIELDS)
+def _comparable(header: JsonObject) -> str:
+    """Return the header's parts as one text, absent members told from null ones."""
+    config, flags = object_member(header, "config"), object_member(header, "adapterDefaults")
+    return js_dumps(
+        [
+            [[config[key]] if key in config else [] for key in _CONFIG_FIELDS],
+            [flag in flags for flag in _FLAGS],
+            header.get("system"),
+            header.get("tools"),
+        ]
+    )

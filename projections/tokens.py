@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from surfacelog.schemas.json_text import js_dumps
 from surfacelog.schemas.json_value import member
+from surfacelog.schemas.utf16 import utf16_length
 
 if TYPE_CHECKING:
     from surfacelog.schemas.json_value import JsonObject, JsonValue
@@ -26,16 +27,14 @@ _PRICED_BY: Final = {
 }
 
 
-def utf16_length(text: str) -> int:
-    """Return the number of UTF-16 code units; a lone surrogate is one."""
-    if text.isascii():
-        return len(text)
-    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+def length_price(code_units: int) -> int:
+    """Return the price of that many UTF-16 code units."""
+    return (code_units + 3) // 4
 
 
 def text_price(text: str) -> int:
     """Return the price of the text alone."""
-    return (utf16_length(text) + 3) // 4
+    return length_price(utf16_length(text))
 
 
 def json_price(value: JsonValue) -> int:
@@ -46,7 +45,7 @@ def json_price(value: JsonValue) -> int:
 def blocks_price(blocks: JsonValue) -> int:
     """Return the price of a list of content blocks, nested ones too; 0 for what is no list."""
     total = 0
-    pending = list(blocks) if isinstance(blocks, list) else []
+    pending: list[JsonValue] = list(blocks) if isinstance(blocks, list) else []
     while pending:
         block = pending.pop()
         inner = _inner_blocks(block)
@@ -88,7 +87,7 @@ def header_price(header: JsonObject | None) -> int:
 
 def is_priceable(blocks: JsonValue) -> bool:
     """Return whether all blocks, nested ones too, have the texts that their types are priced by."""
-    pending = list(blocks) if isinstance(blocks, list) else [None]
+    pending: list[JsonValue] = list(blocks) if isinstance(blocks, list) else [None]
     while pending:
         block = pending.pop()
         inner = _inner_blocks(block)
