@@ -45,7 +45,7 @@ class SurfaceCut:
 
     `nodes` and `prices` go together; `messages` has one message less for every empty assistant
     node. `open_turn` and `open_step` are None between turns and steps, `open_compaction` is the
-    id of the bracket that is open.
+    id of the bracket that is open, and `open_compaction_seq` the seq of its compaction/start.
     """
 
     session_id: str
@@ -62,6 +62,7 @@ class SurfaceCut:
     open_compaction: str | None
     epoch: int
     loading: bool = False
+    open_compaction_seq: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +200,7 @@ def _cut(session_id: str, fields: dict[str, str], parts: Sequence[Any]) -> Surfa
         open_compaction=fields.get("compaction") or None,
         epoch=int(fields.get("epoch", 0)),
         loading=fields.get("loading") == "1",
+        open_compaction_seq=_number(fields, "compaction_seq") if fields.get("compaction") else None,
     )
 
 

@@ -166,6 +166,7 @@ class SessionView:
             change.fields["context_seq"] = self.next_seq
         elif kind == "compaction/start":
             change.fields["compaction"] = text_member(data, "compactionId") or ""
+            change.fields["compaction_seq"] = self.next_seq
         elif kind in ("compaction/end", "session/end-seed"):
             change.fields["compaction"] = ""
         elif kind == INBOX_POSTED:
