@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import time
+from math import inf
 from typing import TYPE_CHECKING, TypeVar
 
+from redis.exceptions import RedisError
+
+from surfacelog.projections.redis_calls import RedisUnavailableError
 from surfacelog.projections.visibility import RECHECK_SECONDS
 
 if TYPE_CHECKING:
@@ -19,13 +23,22 @@ async def wait_announced(
     client: RedisClient,
     channel: str,
     look: Callable[[], Awaitable[T | None]],
-    timeout: float = float("inf"),
+    seconds: float = inf,
 ) -> T | None:
-    """Return what `look` finds, woken by messages on `channel`; None after `timeout` seconds.
+    """Return what `look` finds, woken by messages on `channel`; None after `seconds`.
 
-    Announcements may be lost, so it also looks again every RECHECK_SECONDS.
+    Announcements may be lost, so it also looks again every RECHECK_SECONDS. Raises
+    RedisUnavailableError.
     """
-    deadline = time.monotonic() + timeout
+    try:
+        return await _wait(client, channel, look, time.monotonic() + seconds)
+    except (RedisError, OSError) as error:
+        raise RedisUnavailableError(f"Redis does not answer: {error}") from error
+
+
+async def _wait(
+    client: RedisClient, channel: str, look: Callable[[], Awaitable[T | None]], deadline: float
+) -> T | None:
     async with client.pubsub(ignore_subscribe_messages=True) as announced:
         await announced.subscribe(channel)
         while (found := await look()) is None:

@@ -30,6 +30,15 @@ class Settings(BaseSettings):
     max_append_bytes: int = Field(
         8 * 1024 * 1024, ge=1024, description="Largest append request in bytes."
     )
+    compactor_concurrency: int = Field(
+        4, ge=1, description="Compactions that one compactor carries out at once."
+    )
+    compactor_lock_seconds: float = Field(
+        30.0, gt=0, description="Time to live of a session's lock; renewed at a third of it."
+    )
+    compaction_max_tokens: int = Field(
+        8192, ge=1, description="What a checkpoint may cost at most, in tokens."
+    )
 
     @property
     def topics(self) -> Topics:

@@ -2,38 +2,45 @@
 
 from __future__ import annotations
 
+import threading
+
 
 class OffsetTracker:
     """Requests finish in any order; a partition's position moves only over finished ones.
 
-    Not safe for use by several threads.
+    Safe for several threads: partitions are taken away in the thread that polls.
     """
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._open: dict[int, dict[int, bool]] = {}
         self._position: dict[int, int] = {}
 
     def begin(self, partition: int, offset: int) -> None:
         """Note a delivered request; offsets of one partition arrive in order."""
-        self._open.setdefault(partition, {})[offset] = False
+        with self._lock:
+            self._open.setdefault(partition, {})[offset] = False
 
     def done(self, partition: int, offset: int) -> None:
-        """Note that a request's work is over; ignored for a partition that was given up."""
-        offsets = self._open.get(partition, {})
-        if offset not in offsets:
-            return
-        offsets[offset] = True
-        while offsets and next(iter(offsets.values())):
-            first = next(iter(offsets))
-            del offsets[first]
-            self._position[partition] = first + 1
+        """Note that a request has its outcome; ignored for a partition that was given up."""
+        with self._lock:
+            offsets = self._open.get(partition, {})
+            if offset not in offsets:
+                return
+            offsets[offset] = True
+            while offsets and next(iter(offsets.values())):
+                first = next(iter(offsets))
+                del offsets[first]
+                self._position[partition] = first + 1
 
     def take_committable(self) -> dict[int, int]:
         """Return the positions that moved since the last call, by partition."""
-        moved, self._position = self._position, {}
-        return moved
+        with self._lock:
+            moved, self._position = self._position, {}
+            return moved
 
     def forget(self, partition: int) -> None:
         """Drop a partition that now belongs to another worker."""
-        self._open.pop(partition, None)
-        self._position.pop(partition, None)
+        with self._lock:
+            self._open.pop(partition, None)
+            self._position.pop(partition, None)

@@ -1,0 +1,184 @@
+"""One compaction of one session, from compaction/start to compaction/end (DESIGN 7).
+
+The log decides: compaction/start is its own lock, the checkpoint lands together with its
+summary, its receipt and its end or not at all, and a failure after the start leaves exactly one
+compaction/end. The lock in Redis only keeps two workers from paying for the same summary.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from surfacelog.processors.compactor.accounts import (
+    compacted,
+    conservation_receipt,
+    surface_nodes,
+)
+from surfacelog.processors.compactor.appends import SessionAppends
+from surfacelog.processors.compactor.events import (
+    Opening,
+    failed_end_event,
+    publication,
+    start_event,
+)
+from surfacelog.processors.compactor.failures import CompactionFailedError, classified
+from surfacelog.processors.summarizers.protocol import SummaryRequest
+from surfacelog.projections.compaction_plan import choose_span
+from surfacelog.schemas.failpoints import failpoint
+
+if TYPE_CHECKING:
+    from surfacelog.processors.compactor.appends import Sender
+    from surfacelog.processors.compactor.lock import SessionLock
+    from surfacelog.processors.compactor.span_log import SpanLog
+    from surfacelog.processors.summarizers.protocol import Summarizer, Summary
+    from surfacelog.projections.compaction_plan import Span
+    from surfacelog.projections.reader import SurfaceCut, SurfaceReader
+    from surfacelog.schemas.compaction_outcome import CompactionOutcome
+    from surfacelog.schemas.records import CompactionRequest
+    from surfacelog.schemas.settings import Settings
+
+PLANS: Final = 3
+"""How often a span is chosen when the Surface changes between the read and the start."""
+
+VISIBLE_SECONDS: Final = 60.0
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What compactions work with. `stopping` is set when the worker is told to stop."""
+
+    settings: Settings
+    surface: SurfaceReader
+    log: SpanLog
+    sender: Sender
+    summarizer: Summarizer
+    stopping: asyncio.Event
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The span that was chosen on the cut, and the bracket that stands open for it."""
+
+    cut: SurfaceCut
+    span: Span
+    opening: Opening
+    start_seq: int
+
+
+class OneCompaction:
+    """Compacts a session for one request, under the session's lock."""
+
+    def __init__(self, request: CompactionRequest, lock: SessionLock, tools: Tools) -> None:
+        self._request = request
+        self._session_id = request.session_id
+        self._lock = lock
+        self._tools = tools
+        self._appends = SessionAppends(tools.sender, request.session_id)
+        self._began = time.monotonic()
+
+    async def run(self, cut: SurfaceCut) -> CompactionOutcome:
+        """Compact what the cut shows and return the outcome.
+
+        Raises NothingToCompactError before anything was written, and CompactionFailedError; if
+        that came after the start, the bracket was ended with its class.
+        """
+        plan = await self._start(cut)
+        try:
+            failpoint("compactor-started")
+            return await self._publish(plan, await self._summarize(plan))
+        except Exception as error:
+            failure = classified(error)
+            await self._end(plan.opening, failure)
+            raise failure from error
+
+    async def _start(self, cut: SurfaceCut) -> Plan:
+        """Choose a span and append compaction/start, if the Surface is still at its generation."""
+        retain = self._request.retain_tokens or 0
+        for _ in range(PLANS):
+            span = choose_span(surface_nodes(cut), cut.prices, retain, self._request.range)
+            opening = Opening(uuid.uuid4().hex, cut.open_turn)
+            try:
+                start = start_event(opening, _now())
+                start_seq = await self._appends.append([start], generation=cut.generation)
+                return Plan(cut, span, opening, start_seq)
+            except CompactionFailedError as error:
+                if error.failure != "changed":
+                    raise
+            cut = await self._tools.surface.read(self._session_id)
+        raise CompactionFailedError("changed", f"the Surface changed {PLANS} times before a start")
+
+    async def _summarize(self, plan: Plan) -> Summary:
+        span = plan.span
+        facts = await self._tools.log.facts(self._session_id, min(span.seqs), plan.cut.as_of_seq)
+        request = SummaryRequest(
+            session_id=self._session_id,
+            header=plan.cut.header,
+            messages=span.messages,
+            facts=facts,
+            shadowed_tokens=span.tokens,
+            max_tokens=self._tools.settings.compaction_max_tokens,
+        )
+        call = asyncio.create_task(self._tools.summarizer.summarize(request), name="summarize")
+        failpoint("compactor-calling")
+        await _until_one(call, self._lock.lost, self._tools.stopping)
+        if not call.done():
+            call.cancel()
+            with suppress(asyncio.CancelledError):
+                await call
+            self._lock.check()
+            raise CompactionFailedError("cancelled", "the worker was told to stop", repeat=True)
+        return call.result()
+
+    async def _publish(self, plan: Plan, summary: Summary) -> CompactionOutcome:
+        """Append summary, checkpoint, receipt and end: all of them, in this order, or nothing."""
+        cut = await self._tools.surface.read(
+            self._session_id, at_least=plan.start_seq, timeout=VISIBLE_SECONDS
+        )
+        duration_ms = int((time.monotonic() - self._began) * 1000)
+        receipt = conservation_receipt(
+            self._request, plan.opening.compaction_id, plan.span, summary, cut, duration_ms
+        )
+        events = publication(
+            plan.opening,
+            plan.start_seq,
+            summary,
+            receipt,
+            message_id=uuid.uuid4().hex,
+            time=_now(),
+        )
+        self._lock.check()
+        first_seq = await self._appends.append(events)
+        failpoint("compactor-published")
+        return compacted(self._request, first_seq + 1, receipt.to_data())
+
+    async def _end(self, opening: Opening, failure: CompactionFailedError) -> None:
+        """Close the own bracket; refused when someone else has closed it, which is as good."""
+        event = failed_end_event(opening, _now(), failure.message, failure.failure)
+        try:
+            await self._appends.append([event])
+        except CompactionFailedError as error:
+            _log.warning("bracket not ended", session=self._session_id, reason=str(error))
+
+
+async def _until_one(call: asyncio.Task[Summary], *events: asyncio.Event) -> None:
+    """Return when the call is done or one of the events is set."""
+    waits = [asyncio.create_task(event.wait()) for event in events]
+    try:
+        await asyncio.wait([call, *waits], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,102 @@
+"""From a request to its outcome: once, whoever else works on the same session (DESIGN 7)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from surfacelog.processors.compactor.accounts import (
+    compacted,
+    failed,
+    nothing_to_do,
+    surface_nodes,
+)
+from surfacelog.processors.compactor.events import RECEIPT_PLACE
+from surfacelog.processors.compactor.failures import CompactionFailedError
+from surfacelog.processors.compactor.lock import session_lock
+from surfacelog.processors.compactor.one_compaction import OneCompaction
+from surfacelog.processors.compactor.takeover import end_orphan
+from surfacelog.projections.checkpoint import checkpoint_of
+from surfacelog.projections.compaction_plan import NothingToCompactError
+from surfacelog.schemas.errors import NotFoundError
+from surfacelog.schemas.failpoints import failpoint
+from surfacelog.schemas.json_value import text_member
+
+if TYPE_CHECKING:
+    from surfacelog.processors.compactor.lock import SessionLock
+    from surfacelog.processors.compactor.one_compaction import Tools
+    from surfacelog.processors.compactor.outcomes import Outcomes
+    from surfacelog.projections.keys import Keys
+    from surfacelog.projections.reader import SurfaceCut
+    from surfacelog.projections.redis_calls import RedisCalls
+    from surfacelog.schemas.compaction_outcome import CompactionOutcome
+    from surfacelog.schemas.records import CompactionRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """Carries out requests and records their outcomes."""
+
+    tools: Tools
+    calls: RedisCalls
+    keys: Keys
+    outcomes: Outcomes
+
+    async def carry_out(self, request: CompactionRequest) -> CompactionOutcome:
+        """Return the request's outcome, at once when it has one already; it is recorded by then.
+
+        Raises CompactionFailedError or ServiceError when there is none yet and the request is to
+        be carried out again.
+        """
+        outcome = await self.outcomes.find(request)
+        if outcome is not None:
+            return outcome
+        key, ttl = self.keys.lock(request.session_id), self.tools.settings.compactor_lock_seconds
+        async with session_lock(self.calls, key, ttl) as lock:
+            failpoint("compactor-locked")
+            outcome = await self.outcomes.find(request)
+            if outcome is None:
+                outcome = await self._decide(request, lock)
+                await self.outcomes.record(request, outcome)
+        return outcome
+
+    async def give_up(self, request: CompactionRequest) -> CompactionOutcome:
+        """Record that a request cannot be carried out, whatever it was that went wrong."""
+        error = CompactionFailedError("persistence", "the compactor failed: see its log")
+        outcome = failed(request, error)
+        await self.outcomes.record(request, outcome)
+        return outcome
+
+    async def _decide(self, request: CompactionRequest, lock: SessionLock) -> CompactionOutcome:
+        try:
+            cut = await end_orphan(await self.tools.surface.read(request.session_id), self.tools)
+        except NotFoundError as error:
+            return failed(request, CompactionFailedError("changed", error.message))
+        try:
+            landed = await self._landed(request, cut)
+            return landed or await OneCompaction(request, lock, self.tools).run(cut)
+        except NothingToCompactError as error:
+            return nothing_to_do(request, cut, error.message)
+        except CompactionFailedError as error:
+            if error.repeat:
+                raise
+            return failed(request, error)
+
+    async def _landed(
+        self, request: CompactionRequest, cut: SurfaceCut
+    ) -> CompactionOutcome | None:
+        """Return what this request led to before a worker died that could not tell any more.
+
+        Raises NothingToCompactError when another compaction came first: the wish is fulfilled.
+        """
+        if cut.generation <= request.generation:
+            return None
+        for seq, message in surface_nodes(cut):
+            if message is not None and checkpoint_of(message) is not None:
+                receipt = await self.tools.log.data(request.session_id, seq + RECEIPT_PLACE)
+                if text_member(receipt, "requestId") == request.request_id:
+                    return compacted(request, seq, receipt)
+        raise NothingToCompactError(
+            f"the Surface went on from generation {request.generation} to {cut.generation}"
+            " after this was asked for"
+        )
