@@ -27,7 +27,7 @@ def message_of(event: JsonObject) -> JsonObject:
 def derived_message(event: JsonObject) -> JsonObject | None:
     """Return what the model sees of a surface event, verbatim; None for an empty assistant."""
     message = message_of(event)
-    if event.get("type") == "assistant/message" and message.get("content") == []:
+    if event.get("type") == "assistant/message" and message.get("content") in ([], ""):
         return None
     return message
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from surfacelog.schemas.json_text import js_dumps
 from surfacelog.schemas.json_value import member
-from surfacelog.schemas.utf16 import utf16_length
+from surfacelog.schemas.utf16 import join_pairs, utf16_length
 
 if TYPE_CHECKING:
     from surfacelog.schemas.json_value import JsonObject, JsonValue
@@ -45,7 +45,7 @@ def json_price(value: JsonValue) -> int:
 def blocks_price(blocks: JsonValue) -> int:
     """Return the price of a list of content blocks, nested ones too; 0 for what is no list."""
     total = 0
-    pending: list[JsonValue] = list(blocks) if isinstance(blocks, list) else []
+    pending = _listed(blocks) or []
     while pending:
         block = pending.pop()
         inner = _inner_blocks(block)
@@ -87,7 +87,9 @@ def header_price(header: JsonObject | None) -> int:
 
 def is_priceable(blocks: JsonValue) -> bool:
     """Return whether all blocks, nested ones too, have the texts that their types are priced by."""
-    pending: list[JsonValue] = list(blocks) if isinstance(blocks, list) else [None]
+    pending = _listed(blocks)
+    if pending is None:
+        return False
     while pending:
         block = pending.pop()
         inner = _inner_blocks(block)
@@ -98,6 +100,13 @@ def is_priceable(blocks: JsonValue) -> bool:
     return True
 
 
+def _listed(blocks: JsonValue) -> list[JsonValue] | None:
+    """Return the blocks as a list of one's own; a text is a list of characters, as elsewhere."""
+    if isinstance(blocks, str):
+        return list(join_pairs(blocks))
+    return list(blocks) if isinstance(blocks, list) else None
+
+
 def _kind(block: JsonValue) -> str:
     kind = member(block, "type")
     return kind if isinstance(kind, str) else ""
@@ -105,7 +114,7 @@ def _kind(block: JsonValue) -> str:
 
 def _inner_blocks(block: JsonValue) -> list[JsonValue] | None:
     inner = member(block, "content") if _kind(block) == "tool-result" else None
-    return inner if isinstance(inner, list) else None
+    return _listed(inner) if inner is not None else None
 
 
 def _texts(block: JsonValue) -> list[str] | None:

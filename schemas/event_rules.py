@@ -48,6 +48,16 @@ def check_event(event: JsonValue) -> None:
         cited_seqs(event)
 
 
+def check_message_event(event: JsonObject) -> None:
+    """Check the message of an event that carries one, whatever its envelope.
+
+    Raises AdmissionError `malformed`.
+    """
+    kind = event.get("type")
+    if isinstance(kind, str) and kind != "request/header" and kind in _DATA_CHECKS:
+        _DATA_CHECKS[kind](event.get("data"))
+
+
 def check_known_type(event: JsonObject) -> None:
     """Refuse an event that no reader may skip and this one does not know (SEMANTICS 2).
 

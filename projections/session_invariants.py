@@ -1,0 +1,130 @@
+"""The relations that live writers keep between the events of a session (SEMANTICS 3).
+
+Turns count 1, 2, ... without nesting, steps 1, 2, ... inside each; what belongs to a step names
+the open one; a tool result answers a call of its step. The sequencer has its own, stricter form
+of these (`agent_loop`); this one judges whole logs, wherever they come from.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from surfacelog.projections.invariants import InvariantError, check_trace, data_of, names
+from surfacelog.schemas.json_text import js_dumps
+from surfacelog.schemas.json_value import list_member, member
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from surfacelog.schemas.json_value import JsonObject, JsonValue
+
+
+def check_session_invariants(events: Iterable[JsonValue]) -> None:
+    """Raise InvariantError for the first event that breaks a relation."""
+    check_trace(SessionTrace(), events)
+
+
+class SessionTrace:
+    """Where the agent loop stands after the events taken so far."""
+
+    def __init__(self) -> None:
+        self._last_seq: float = -1
+        self._turn: int | None = None
+        self._step: int | None = None
+        self._next_turn = 1
+        self._next_step = 1
+        self._pending: set[str] = set()
+
+    def take(self, event: JsonObject) -> None:
+        """Judge an event and take it in; InvariantError leaves the trace as it was."""
+        seq = event.get("seq")
+        if _is_number(seq) and seq <= self._last_seq:  # type: ignore[operator]  # a number
+            raise InvariantError(f"seqs increase: {seq} after {self._last_seq}")
+        kind = event.get("type")
+        rule = _RULES.get(kind) if isinstance(kind, str) else None
+        if rule is not None:
+            rule(self, event)
+        # A seq that is no number cannot be compared, and neither can the next one with it.
+        self._last_seq = seq if _is_number(seq) else float("-inf")  # type: ignore[assignment]
+
+    def _turn_start(self, event: JsonObject) -> None:
+        if self._turn is not None:
+            raise InvariantError(f"turn/start while turn {self._turn} is open")
+        if not names(data_of(event), "turn", self._next_turn):
+            raise InvariantError(f"the next turn is {self._next_turn}")
+        self._turn, self._next_step = self._next_turn, 1
+
+    def _turn_end(self, event: JsonObject) -> None:
+        if not names(data_of(event), "turn", self._turn):
+            raise InvariantError(f"turn/end names another turn than the open one, {self._turn}")
+        if self._step is not None:
+            raise InvariantError(f"turn/end while step {self._step} is open")
+        self._turn = None
+        self._next_turn += 1
+
+    def _step_start(self, event: JsonObject) -> None:
+        data = data_of(event)
+        if not names(data, "turn", self._turn):
+            raise InvariantError(f"step/start names another turn than the open one, {self._turn}")
+        if self._step is not None:
+            raise InvariantError(f"step/start while step {self._step} is open")
+        if not names(data, "step", self._next_step):
+            raise InvariantError(f"the next step is {self._next_step}")
+        self._step = self._next_step
+
+    def _step_end(self, event: JsonObject) -> None:
+        self._in_step(event)
+        self._pending.clear()
+        self._step = None
+        self._next_step += 1
+
+    def _in_step(self, event: JsonObject) -> None:
+        data = data_of(event)
+        if not names(data, "turn", self._turn) or not names(data, "step", self._step):
+            raise InvariantError(
+                f"{event.get('type')} names another place than turn {self._turn}, step {self._step}"
+            )
+
+    def _in_turn(self, event: JsonObject) -> None:
+        if self._turn is None:
+            raise InvariantError(f"{event.get('type')} outside any turn")
+
+    def _tool_call(self, event: JsonObject) -> None:
+        self._in_step(event)
+        self._pending.add(js_dumps(data_of(event).get("callId")))
+
+    def _tool_result(self, event: JsonObject) -> None:
+        if event.get("surfaceOp") != "append":
+            self._in_turn(event)
+            return
+        self._in_step(event)
+        data = data_of(event)
+        message = data.get("message")
+        source = member(message, "source")
+        blocks = list_member(message, "content")
+        if source is None or not blocks or blocks[0] is None:
+            raise InvariantError("a tool/result has a message with a source and a block")
+        call = js_dumps(member(source, "callId"))
+        not_started = member(data.get("error"), "code") == "TOOL_NOT_STARTED"
+        if call not in self._pending and not (not_started and member(blocks[0], "isError") is True):
+            raise InvariantError(f"a result for {call}, which is not pending in this step")
+        self._pending.discard(call)
+
+
+def _is_number(value: JsonValue) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+_RULES: Final[dict[str, Callable[[SessionTrace, JsonObject], None]]] = {
+    "turn/start": SessionTrace._turn_start,
+    "turn/end": SessionTrace._turn_end,
+    "step/start": SessionTrace._step_start,
+    "step/end": SessionTrace._step_end,
+    "assistant/chunk": SessionTrace._in_step,
+    "assistant/message": SessionTrace._in_step,
+    "tool/call": SessionTrace._tool_call,
+    "tool/result": SessionTrace._tool_result,
+    "todo/write": SessionTrace._in_turn,
+    "request/header": SessionTrace._in_turn,
+    "request/context": SessionTrace._in_turn,
+}

@@ -1,0 +1,222 @@
+"""Views of what a session used and how full its context is (SEMANTICS 10).
+
+All three are folds of a fixed handful of numbers. The price of the surface is kept without the
+surface: whoever replaces a span logs its price right before (compaction/summary and
+compaction/prune), and the fold takes that price off. A replacement without one, as old logs
+have, leaves the figure as it was; a price for another span is an error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from surfacelog.projections.messages import derived_message
+from surfacelog.projections.request_header import canonical_header
+from surfacelog.projections.tokens import (
+    is_priceable,
+    message_price,
+    system_price,
+    tools_price,
+)
+from surfacelog.schemas.errors import CorruptLogError
+from surfacelog.schemas.json_equal import same_json
+from surfacelog.schemas.json_value import is_count, member
+from surfacelog.schemas.surface_form import is_surface_type
+
+if TYPE_CHECKING:
+    from surfacelog.schemas.json_value import JsonObject, JsonValue
+
+Buckets = dict[str, int]
+_ZERO: Final[Buckets] = {
+    "uncachedInputTokens": 0,
+    "outputTokens": 0,
+    "cacheReadTokens": 0,
+    "cacheWriteTokens": 0,
+}
+
+
+class TokenUsage:
+    """What the providers counted: one sample for each turn and step, the last one there.
+
+    `totals` has uncachedInputTokens, outputTokens, cacheReadTokens and cacheWriteTokens.
+    """
+
+    def __init__(self) -> None:
+        self.totals: Buckets = dict(_ZERO)
+        self.last: tuple[JsonValue, JsonValue, Buckets] | None = None
+
+    def apply(self, event: JsonObject) -> None:
+        """Take the next event; CorruptLogError for a usage sample that is malformed."""
+        usage = _usage_of(event)
+        if usage is None:
+            return
+        data = event.get("data")
+        place = (member(data, "turn"), member(data, "step"))
+        buckets = _buckets(usage)
+        previous = _ZERO
+        if self.last is not None and same_json(list(place), list(self.last[:2])):
+            previous = self.last[2]
+        for name, count in buckets.items():
+            self.totals[name] += count - previous[name]
+        self.last = (*place, buckets)
+
+    def view(self) -> Buckets:
+        """Return the totals; CorruptLogError when the samples add up to less than nothing."""
+        if not all(map(is_count, self.totals.values())):
+            raise CorruptLogError(f"the usage samples add up to {self.totals}")
+        return dict(self.totals)
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """The price of a span that the next event is to replace."""
+
+    start: JsonValue
+    end: JsonValue
+    tokens: int
+
+
+class SurfacePrice:
+    """The surface's price by logged shadow prices, O(1) in memory."""
+
+    def __init__(self) -> None:
+        self.tokens = 0
+        self._claim: _Claim | None = None
+
+    def apply(self, event: JsonObject) -> None:
+        """Take the next event; CorruptLogError for a price that is not of the span replaced."""
+        self.tokens += self.change(event)
+
+    def change(self, event: JsonObject) -> int:
+        """Return what the event adds to the price, and remember the price that it announces."""
+        claim, self._claim = self._claim, None
+        if event.get("type") in ("compaction/summary", "compaction/prune"):
+            self._claim = _claim_of(event)
+            return 0
+        if not is_surface_type(event.get("type")) or "surfaceOp" not in event:
+            return 0
+        price = _strict_price(event)
+        op = event["surfaceOp"]
+        if op == "append":
+            return price
+        if claim is None:
+            return 0
+        if not same_json(member(op, "start"), claim.start) or not same_json(
+            member(op, "end"), claim.end
+        ):
+            raise CorruptLogError(
+                f"the price logged for {claim.start}..{claim.end} is not of the span replaced"
+            )
+        return price - claim.tokens
+
+
+class ContextPressure:
+    """How full the context is: the newest sample, moved along with the surface since.
+
+    `pressure` is the sample's input and cache tokens, `sampled` the surface's price when it was
+    taken (before its own message joined), `window` the route's capacity; None before there is
+    one. All in tokens.
+    """
+
+    def __init__(self) -> None:
+        self.surface = SurfacePrice()
+        self.window: JsonValue = None
+        self.pressure: int | None = None
+        self.sampled: int | None = None
+
+    def apply(self, event: JsonObject) -> None:
+        """Take the next event; CorruptLogError as the parts of this view do."""
+        change = self.surface.change(event)
+        if event.get("type") == "request/context":
+            if event.get("data") is None:
+                raise CorruptLogError("request/context has no data")
+            self.window = member(event["data"], "contextWindow")
+        usage = _usage_of(event)
+        if usage is not None:
+            buckets = _buckets(usage)
+            self.pressure = sum(buckets.values()) - buckets["outputTokens"]
+            self.sampled = self.surface.tokens
+        self.surface.tokens += change
+
+    @property
+    def projected(self) -> int | None:
+        """What the next request's input is expected to be, not below 0."""
+        if self.pressure is None or self.sampled is None:
+            return None
+        return max(0, self.pressure + self.surface.tokens - self.sampled)
+
+
+class ContextBreakdown:
+    """What the context is made of, by the rule of thumb: system prompt, tools, messages."""
+
+    def __init__(self) -> None:
+        self.system = 0
+        self.tools = 0
+        self.messages = SurfacePrice()
+
+    def apply(self, event: JsonObject) -> None:
+        """Take the next event; CorruptLogError as `SurfacePrice` does."""
+        self.messages.apply(event)
+        if event.get("type") == "request/header":
+            header = canonical_header(member(event.get("data"), "header"))
+            self.system = system_price(header.get("system"))
+            self.tools = tools_price(header.get("tools"))
+
+
+def _usage_of(event: JsonObject) -> JsonObject | None:
+    """Return the usage that an event reports; None when it reports none."""
+    data = event.get("data")
+    if event.get("type") == "assistant/chunk":
+        chunk = member(data, "chunk")
+        if chunk is None:
+            raise CorruptLogError("assistant/chunk has no chunk")
+        if member(chunk, "type") != "usage":
+            return None
+        usage = member(chunk, "usage")
+    elif event.get("type") == "assistant/message":
+        if data is None:
+            raise CorruptLogError("assistant/message has no data")
+        if not isinstance(data, dict) or "usage" not in data:
+            return None
+        usage = data["usage"]
+    else:
+        return None
+    if not isinstance(usage, dict):
+        raise CorruptLogError("usage is an object")
+    return usage
+
+
+def _buckets(usage: JsonObject) -> Buckets:
+    counts = {
+        "uncachedInputTokens": usage.get("inputTokens"),
+        "outputTokens": usage.get("outputTokens"),
+        "cacheReadTokens": usage.get("cacheReadTokens") or 0,
+        "cacheWriteTokens": usage.get("cacheWriteTokens") or 0,
+    }
+    buckets: Buckets = {}
+    for name, count in counts.items():
+        if not isinstance(count, int | float) or isinstance(count, bool):
+            raise CorruptLogError(f"usage has no {name}")
+        buckets[name] = int(count)
+    return buckets
+
+
+def _claim_of(event: JsonObject) -> _Claim:
+    data = event.get("data")
+    span, tokens = member(data, "shadowedRange"), member(data, "shadowedTokenCount")
+    if span is None or not isinstance(tokens, int | float):
+        raise CorruptLogError(f"{event.get('type')} has no span or price")
+    return _Claim(member(span, "start"), member(span, "end"), int(tokens))
+
+
+def _strict_price(event: JsonObject) -> int:
+    data = event.get("data")
+    if event.get("type") == "user/message" and "data" in event and data is None:
+        return 0
+    message = derived_message(event)
+    if message is None:
+        return 0
+    if not is_priceable(message.get("content")):
+        raise CorruptLogError("a message has a block that cannot be priced")
+    return message_price(message)
