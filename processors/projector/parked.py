@@ -6,6 +6,7 @@ partition goes on without it: its later appends are left to the repair.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from dataclasses import asdict, dataclass
@@ -53,6 +54,7 @@ class ParkedSessions:
         self._parked: dict[int, dict[str, ParkedSession]] = {}
         self._due: dict[str, float] = {}
         self._passed: dict[str, int] = {}
+        self.changed = asyncio.Event()
 
     def __len__(self) -> int:
         return sum(map(len, self._parked.values()))
@@ -65,6 +67,7 @@ class ParkedSessions:
             name.decode(): ParkedSession(**json.loads(text)) for name, text in members
         }
         self._due.update(dict.fromkeys(self._parked[partition], 0.0))
+        self.changed.set()
 
     def keep(self, partitions: set[int]) -> None:
         """Forget partitions that are held no more; Redis keeps their parked sessions."""
@@ -98,6 +101,7 @@ class ParkedSessions:
             commands.append(self._save(partition, session_id, parked))
             _log.warning("session parked", session=session_id, **asdict(parked))
         await self._redis.run(commands)
+        self.changed.set()
 
     def due(self) -> tuple[int, str, ParkedSession] | None:
         """Return a session that is to be tried again now: the one that waited longest."""

@@ -35,14 +35,15 @@ class Partitions:
 
     `held` has the partitions of `events` and `receipts`. The position of the former is Redis's,
     that of the latter Kafka's committed offset. `turn` is held by whoever changes progress or
-    sessions: the agents, the ticker, the repair. `on_taken` are told each partition of `events`
-    that is to be read from an earlier position, and forget what they know of its sessions.
+    sessions: the agents, the ticker, the repair. `on_taken` is told each partition of `events`
+    that is to be read from another position: what is known of its sessions is then forgotten.
     """
 
     def __init__(self, settings: Settings, positions: PositionStore) -> None:
         self.turn = asyncio.Lock()
         self.held: dict[TP, Progress] = {}
-        self.on_taken: list[Callable[[int], Awaitable[None]]] = []
+        self.assigned = asyncio.Event()
+        self.on_taken: Callable[[int], Awaitable[None]] | None = None
         self._settings = settings
         self._events = settings.topics.events
         self._positions = positions
@@ -65,8 +66,9 @@ class Partitions:
                 offset = await self._positions.take(partition, end)
                 self.held[TP(self._events, partition)] = Progress(offset, offset)
                 await self._tell_taken(partition)
-        starts = {tp: held.next for tp, held in self.held.items()}
+            starts = {tp: held.next for tp, held in self.held.items()}
         _log.info("partitions assigned", events={p: held.next for p, held in self.events.items()})
+        self.assigned.set()
         return starts
 
     def applied(self, tp: TP) -> int | None:
@@ -114,6 +116,7 @@ class Partitions:
             return
         _log.warning("replaying", partition=partition, offset=offset, applied=held.next)
         await self._positions.reset(partition, offset, self._topic_id)
+        held.replay_until = max(held.replay_until, held.next)
         held.next = held.stored = offset
         await self._tell_taken(partition)
         await self._seek(consumer, {tp: offset})
@@ -129,8 +132,8 @@ class Partitions:
                 held.next = point.after_marker
 
     async def _tell_taken(self, partition: int) -> None:
-        for taken in self.on_taken:
-            await taken(partition)
+        if self.on_taken is not None:
+            await self.on_taken(partition)
 
     async def _seek(self, consumer: LogConsumer, offsets: dict[TP, int]) -> None:
         if offsets:

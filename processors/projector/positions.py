@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from surfacelog.projections.redis_calls import Command
 
 
+NO_SESSION: Final = ""
+"""The field of the noted watermarks that stands for no session."""
+
+
 class PositionError(SurfacelogError):
     """A kept position does not belong to this log: other topic, or beyond its end."""
 
@@ -31,10 +35,20 @@ class PositionError(SurfacelogError):
 
 @dataclass(slots=True)
 class Progress:
-    """One partition. Everything before `next` is applied; Redis says `stored`."""
+    """One partition. Everything before `next` is applied; Redis says `stored`.
+
+    While `next` is below `replay_until`, a replay is under way: Redis may lag behind what was
+    noted of its sessions.
+    """
 
     next: int
     stored: int
+    replay_until: int = 0
+
+    @property
+    def replaying(self) -> bool:
+        """Whether what Redis lost is being applied again."""
+        return self.next < self.replay_until
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +116,11 @@ class PositionStore:
     async def reset(self, partition: int, offset: int, topic_id: str) -> None:
         """Store a position unconditionally. A lower one than others know only costs a replay."""
         await self._redis.run(
-            [("HSET", self._keys.position(partition), "offset", offset, "topic", topic_id)]
+            [
+                ("HSET", self._keys.position(partition), "offset", offset, "topic", topic_id),
+                # A field that is no session: with it, a missing hash means a loss.
+                ("HSET", self._keys.watermarks(partition), NO_SESSION, -1),
+            ]
         )
 
     async def beat(self, partition: int, progress: Progress) -> int | None:
@@ -130,14 +148,18 @@ class PositionStore:
         return {name.decode(): value.decode() for name, value in pairs(answer)}
 
     async def _surviving(self, partition: int, kept: dict[str, str]) -> int:
-        """Return the offset before which all nodes still hold everything."""
+        """Return the offset before which every node still holds what it was given."""
         offset = int(kept.get("offset", 0))
-        answers = await self._redis.run(
-            [("HGET", self._keys.heartbeat(tag), partition) for tag in self._tags]
+        noted, *answers = await self._redis.run(
+            [
+                ("EXISTS", self._keys.watermarks(partition)),
+                *(("HGET", self._keys.heartbeat(tag), partition) for tag in self._tags),
+            ]
         )
+        if not noted:
+            return 0
         for tag, answer in zip(self._tags, answers, strict=True):
-            noted = int(kept.get(f"beat:{tag}", 0))
             count, at = map(int, answer.split()) if answer is not None else (0, 0)
-            if count < noted:
+            if count < int(kept.get(f"beat:{tag}", 0)):
                 offset = min(offset, at)
         return offset

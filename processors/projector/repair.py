@@ -6,10 +6,9 @@ import asyncio
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-import structlog
-
 from surfacelog.processors.projector.applier import Failure, LogEntry
 from surfacelog.processors.projector.parked import REBUILD_CODES
+from surfacelog.projections.visibility import wait_at_most
 from surfacelog.schemas.errors import SurfacelogError
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 SLICE: Final = 200
 """Appends applied at once, so that the live stream gets its turn in between."""
 
-_log = structlog.get_logger()
+IDLE_SECONDS: Final = 0.5
 
 
 class Repair:
@@ -47,6 +46,13 @@ class Repair:
         self._store = store
         self._redis = redis
         self._reader = reader
+
+    async def run(self) -> None:
+        """Try parked sessions as they become due, until cancelled."""
+        while True:
+            self._parked.changed.clear()
+            if not await self.run_due():
+                await wait_at_most(self._parked.changed, IDLE_SECONDS)
 
     async def run_due(self) -> bool:
         """Try one session that is due; return whether there was one."""
@@ -73,7 +79,7 @@ class Repair:
     async def _catch_up(self, partition: int, session_id: str) -> Failure | None:
         """Apply everything that passed the session by; return why it cannot go on, if so."""
         reached = -1
-        while True:
+        while self._parked.holds(partition, session_id):
             first = await self._next_seq(session_id)
             batches = self._reader.batches(session_id, first)
             while entries := await asyncio.to_thread(_slice, batches, partition):
@@ -84,7 +90,7 @@ class Repair:
             async with self._partitions.turn:
                 if reached >= self._parked.last_passed(session_id):
                     await self._parked.release(partition, session_id)
-                    return None
+        return None
 
     async def _apply(self, entries: list[LogEntry]) -> Applied:
         async with self._partitions.turn:

@@ -1,0 +1,154 @@
+"""The projector's process: a Faust app with two agents, and the tasks beside it (DESIGN 6)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from typing import TYPE_CHECKING, Any, cast
+
+import structlog
+
+from surfacelog.processors.health import READY
+from surfacelog.processors.projector.applier import Applier
+from surfacelog.processors.projector.audit import Audit
+from surfacelog.processors.projector.events_agent import EventsAgent
+from surfacelog.processors.projector.faust_app import add_agent, faust_app
+from surfacelog.processors.projector.parked import ParkedSessions
+from surfacelog.processors.projector.partitions import Partitions
+from surfacelog.processors.projector.patience import PatientRedis
+from surfacelog.processors.projector.positions import PositionStore
+from surfacelog.processors.projector.receipts_agent import ReceiptsAgent
+from surfacelog.processors.projector.redis_node import heartbeat_tags, require_noeviction
+from surfacelog.processors.projector.repair import Repair
+from surfacelog.processors.projector.ticker import Ticker
+from surfacelog.producers.bootstrap import pinned_partitions
+from surfacelog.projections.keys import Keys
+from surfacelog.projections.log_reader import LogReader, SessionIndex
+from surfacelog.projections.redis_calls import RedisCalls, connect_redis
+from surfacelog.projections.store import SurfaceStore
+from surfacelog.schemas.registry import connect_codec
+
+if TYPE_CHECKING:
+    import faust
+
+    from surfacelog.processors.projector.transport import LogConsumer
+    from surfacelog.projections.redis_calls import RedisClient
+    from surfacelog.schemas.codec import Codec
+    from surfacelog.schemas.settings import Settings
+
+_log = structlog.get_logger()
+
+
+def run_projector(settings: Settings) -> int:
+    """Project the log until SIGTERM or SIGINT; return the exit status.
+
+    1 when Faust or a task of the projector failed: a supervisor starts a new process, which goes
+    on from the positions in Redis. Raises SurfacelogError for what a restart does not mend: a
+    Redis that evicts, a missing namespace.
+    """
+    logging.getLogger("aiokafka").setLevel(logging.ERROR)
+    partition_count = pinned_partitions(settings)
+    codec = connect_codec(settings)
+    return asyncio.run(_run(settings, codec, partition_count))
+
+
+async def _run(settings: Settings, codec: Codec, partition_count: int) -> int:
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    client = await connect_redis(settings.redis)
+    try:
+        await require_noeviction(client)
+        projector = await _Projector.build(settings, codec, client, partition_count)
+        return await projector.run(stopping)
+    finally:
+        await client.aclose()
+
+
+class _Projector:
+    """The parts, and their life: start, run until stopped or failed, drain."""
+
+    def __init__(
+        self, app: faust.App, partitions: Partitions, ticker: Ticker, repair: Repair
+    ) -> None:
+        self._app = app
+        self._partitions = partitions
+        self._ticker = ticker
+        self._repair = repair
+
+    @classmethod
+    async def build(
+        cls, settings: Settings, codec: Codec, client: RedisClient, partition_count: int
+    ) -> _Projector:
+        calls = RedisCalls(client)
+        redis = PatientRedis(calls)
+        keys = Keys(settings.namespace)
+        store = SurfaceStore(calls, settings.namespace)
+        reader = LogReader(settings, codec, SessionIndex(settings))
+        positions = PositionStore(redis, keys, await heartbeat_tags(client))
+        partitions = Partitions(settings, positions)
+        applier = Applier(redis, store, reader)
+        parked = ParkedSessions(redis, keys)
+
+        async def taken(partition: int) -> None:
+            applier.forget_partition(partition)
+            parked.keep(set(partitions.events))
+            await parked.load(partition)
+
+        partitions.on_taken = taken
+        audit = Audit(partitions, parked, applier, store, redis, partition_count)
+        app = faust_app(settings, partitions)
+        events = EventsAgent(codec, partitions, positions, parked, applier)
+        add_agent(app, settings.topics.events, events)
+        add_agent(app, settings.topics.receipts, ReceiptsAgent(codec, partitions, redis, keys))
+        return cls(
+            app,
+            partitions,
+            Ticker(partitions, positions, parked, audit, redis),
+            Repair(partitions, parked, applier, store, redis, reader),
+        )
+
+    async def run(self, stopping: asyncio.Event) -> int:
+        self._app.finalize()
+        await self._app.start()
+        consumer = cast("LogConsumer", self._app.consumer)
+        tasks = [
+            asyncio.create_task(self._report_ready()),
+            asyncio.create_task(self._ticker.run(consumer, stopping)),
+            asyncio.create_task(self._repair.run()),
+            asyncio.create_task(self._app.wait_until_stopped()),
+            asyncio.create_task(stopping.wait()),
+        ]
+        failed = await _until_stopped(tasks, stopping)
+        READY.set(0)
+        await self._app.stop()
+        if not failed:
+            async with self._partitions.turn:
+                await self._ticker.store_positions(consumer)
+        _log.info("stopped", failed=failed)
+        return int(failed)
+
+    async def _report_ready(self) -> None:
+        await self._partitions.assigned.wait()
+        READY.set(1)
+        _log.info("ready", partitions=sorted(self._partitions.events))
+
+
+async def _until_stopped(tasks: list[asyncio.Task[Any]], stopping: asyncio.Event) -> bool:
+    """Wait for the stop signal; return whether something failed before it came."""
+    pending = set(tasks)
+    while not stopping.is_set():
+        done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            error = task.exception()
+            if error is not None:
+                _log.error("projector failed", error=str(error), exc_info=error)
+                stopping.set()
+                return True
+        if tasks[3] in done and not stopping.is_set():
+            return True
+    for task in pending:
+        task.cancel()
+    await asyncio.gather(*pending, return_exceptions=True)
+    return False

@@ -1,0 +1,65 @@
+"""What the projector does every second, also when nothing is written (DESIGN 6)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from surfacelog.processors.projector import metrics
+from surfacelog.projections.visibility import wait_at_most
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from surfacelog.processors.projector.audit import Audit
+    from surfacelog.processors.projector.parked import ParkedSessions
+    from surfacelog.processors.projector.partitions import Partitions
+    from surfacelog.processors.projector.patience import PatientRedis
+    from surfacelog.processors.projector.positions import PositionStore
+    from surfacelog.processors.projector.transport import LogConsumer
+
+TICK_SECONDS: Final = 1.0
+
+
+class Ticker:
+    """Stores positions, counts up heartbeats, notices losses, audits sessions."""
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        positions: PositionStore,
+        parked: ParkedSessions,
+        audit: Audit,
+        redis: PatientRedis,
+    ) -> None:
+        self._partitions = partitions
+        self._positions = positions
+        self._parked = parked
+        self._audit = audit
+        self._redis = redis
+
+    async def run(self, consumer: LogConsumer, stopping: asyncio.Event) -> None:
+        """Tick until told to stop."""
+        while not await wait_at_most(stopping, TICK_SECONDS):
+            await self.tick(consumer)
+
+    async def tick(self, consumer: LogConsumer) -> None:
+        """Do one round. What was lost is noticed first, so that nothing is noted beside a hole."""
+        async with self._partitions.turn:
+            await self._partitions.skip_markers(consumer)
+            await self.store_positions(consumer)
+            await self._audit.note()
+            await self._audit.check_next()
+        metrics.PARKED.set(len(self._parked))
+
+    async def store_positions(self, consumer: LogConsumer) -> None:
+        """Store every position; replay partitions of which Redis has lost something."""
+        held = self._partitions.events
+        moves = [self._positions.move(partition, progress) for partition, progress in held.items()]
+        answers = await self._redis.run(moves)
+        for (partition, progress), answer in zip(held.items(), answers, strict=True):
+            back = self._positions.moved(progress, answer)
+            if back is None:
+                back = await self._positions.beat(partition, progress)
+            if back is not None:
+                metrics.REPLAYS.inc()
+                await self._partitions.rewind(consumer, partition, back)
