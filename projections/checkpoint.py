@@ -17,10 +17,13 @@ if TYPE_CHECKING:
 
     from surfacelog.schemas.json_value import JsonObject, JsonValue
 
+# As long, in tokens, as the reference's: whether a summary is smaller than what it shadows is
+# then decided alike.
 PREAMBLE: Final = (
     "This is an automatically generated checkpoint that condenses an earlier span of this"
-    " conversation to free up context. Take what it says as established background. Continue the"
-    " task from the messages that follow, without acknowledging this checkpoint."
+    " conversation so as to free up context. Take what it says as established background and build"
+    " on it without repeating it. Continue the task directly from the messages that follow,"
+    " without acknowledging this checkpoint."
 )
 OPENING: Final = "<compacted-summary>"
 CLOSING: Final = "</compacted-summary>"
