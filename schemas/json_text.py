@@ -78,11 +78,15 @@ def replace_lone_surrogates(value: JsonValue) -> tuple[JsonValue, int]:
 
     Two halves of a pair that met by joining strings become their character and do not count.
     """
-    text = dumps(value)
-    if not _SURROGATE.search(text):
+    if not has_lone_surrogates(value):
         return value, 0
-    clean, count = replace_in_text(text)
+    clean, count = replace_in_text(dumps(value))
     return loads(clean), count
+
+
+def has_lone_surrogates(value: JsonValue) -> bool:
+    """Return whether a string or key of the value cannot be written as UTF-8."""
+    return _SURROGATE.search(dumps(value)) is not None
 
 
 def replace_in_text(text: str) -> tuple[str, int]:
