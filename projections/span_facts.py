@@ -5,7 +5,6 @@ A pure fold of the span's events; streaming chunks may be left out of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,7 @@ from surfacelog.schemas.json_value import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from surfacelog.schemas.json_value import JsonObject, JsonValue
 

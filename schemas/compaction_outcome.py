@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from surfacelog.schemas.json_text import dumps, loads
+
 if TYPE_CHECKING:
     from surfacelog.schemas.json_value import JsonObject
 

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from surfacelog.processors.compactor.lock import SessionLock
 from surfacelog.processors.compactor.one_compaction import OneCompaction, Tools
 from surfacelog.processors.compactor.span_log import SpanLog
 from surfacelog.processors.summarizers.extractive import ExtractiveSummarizer
-from surfacelog.processors.summarizers.protocol import Summarizer, Summary, SummaryRequest
 from surfacelog.projections.admission import Admitted, Duplicate, Refused
 from surfacelog.projections.checkpoint import checkpoint_of
-from surfacelog.projections.log_reader import LogReader
 from surfacelog.projections.messages import derived_message
 from surfacelog.projections.reader import SurfaceCut, SurfaceReader, Tokens
 from surfacelog.projections.surface import SurfaceFold, fold_surface
 from surfacelog.projections.tokens import message_price
 from surfacelog.schemas.citations import resolve_citations
-from surfacelog.schemas.compaction_outcome import CompactionOutcome
 from surfacelog.schemas.errors import NotFoundError
 from surfacelog.schemas.json_value import JsonObject, text_member
 from surfacelog.schemas.records import (
@@ -33,6 +29,13 @@ from surfacelog.schemas.records import (
 )
 from surfacelog.schemas.settings import Settings
 from tests.live_session import LiveSession
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from surfacelog.processors.summarizers.protocol import Summarizer, Summary, SummaryRequest
+    from surfacelog.projections.log_reader import LogReader
+    from surfacelog.schemas.compaction_outcome import CompactionOutcome
 
 
 @dataclass
@@ -90,7 +93,7 @@ class Bench:
 
     # As the reader of Surfaces.
     async def read(
-        self, session_id: str, *, at_least: int | None = None, timeout: float = 0
+        self, session_id: str, *, at_least: int | None = None, **_timeout: float
     ) -> SurfaceCut:
         state, fold = self.session.state, self.fold()
         assert state is not None

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from surfacelog.projections.checkpoint import (
     checkpoint_message,
     checkpoint_of,
     checkpoint_text,
     replacement_sources,
 )
-from surfacelog.schemas.json_value import JsonObject
+
+if TYPE_CHECKING:
+    from surfacelog.schemas.json_value import JsonObject
 
 
 def text(value: str) -> JsonObject:

@@ -1,16 +1,19 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
-from surfacelog.processors.summarizers.extractive import ExtractiveSummarizer, summary_text
 from surfacelog.processors.summarizers.extraction import extract
+from surfacelog.processors.summarizers.extractive import ExtractiveSummarizer, summary_text
 from surfacelog.processors.summarizers.protocol import SummaryRequest
 from surfacelog.projections.checkpoint import checkpoint_message
 from surfacelog.projections.compaction_plan import EMPTY_CHECKPOINT_TOKENS
 from surfacelog.projections.span_facts import SpanFacts, Todo, span_facts
 from surfacelog.projections.summary_sections import SECTIONS, missing_sections, parse, render
 from surfacelog.projections.tokens import message_price
-from surfacelog.schemas.json_value import JsonObject, JsonValue
+
+if TYPE_CHECKING:
+    from surfacelog.schemas.json_value import JsonObject, JsonValue
 
 
 def text_block(text: str) -> JsonObject:

@@ -3,15 +3,6 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-
-from surfacelog.processors.compactor.failures import CompactionFailedError
-from surfacelog.processors.compactor.takeover import end_orphan
-from surfacelog.processors.summarizers.protocol import Summary, SummaryError, SummaryRequest
-from surfacelog.projections.compaction_plan import NothingToCompactError
-from surfacelog.projections.conservation import nodes_digest
-from surfacelog.projections.messages import message_of
-from surfacelog.schemas.json_value import member
-from surfacelog.schemas.records import AppendRequest, SeqRange
 from tests.compaction_bench import Bench, Summarizing, checkpoints, ends
 from tests.live_session import (
     admitted,
@@ -27,6 +18,15 @@ from tests.live_session import (
     turn_start,
     user,
 )
+
+from surfacelog.processors.compactor.failures import CompactionFailedError
+from surfacelog.processors.compactor.takeover import end_orphan
+from surfacelog.processors.summarizers.protocol import Summary, SummaryError, SummaryRequest
+from surfacelog.projections.compaction_plan import NothingToCompactError
+from surfacelog.projections.conservation import nodes_digest
+from surfacelog.projections.messages import message_of
+from surfacelog.schemas.json_value import member
+from surfacelog.schemas.records import AppendRequest, SeqRange
 
 LONG = "word " * 400
 
