@@ -166,6 +166,26 @@ class Codec:
         events = payload[layout.span("events", ends)[0] :] if layout.spliceable else None
         return DecodedRequest(_request(members), digest, events)
 
+    def request_head(self, payload: bytes | None) -> AppendRequest | None:
+        """Return a request without its events, or None when not even that can be read.
+
+        For the answer to a record that is refused without decoding its events.
+        """
+        members: dict[str, Any] = {"events": []}
+        try:
+            layout = self._layout("AppendRequest", payload)
+            assert payload is not None  # else it has no layout
+            at = _HEADER_BYTES
+            for member, read in layout.fields:
+                if member == "events":
+                    break
+                value, at = read(payload, at)
+                if value is not ABSENT:
+                    members[member] = value
+            return _request(members)
+        except (ValueError, IndexError, TypeError, SurfacelogError):
+            return None
+
     def encode_batch(self, batch: EventBatch, events: bytes | None = None) -> bytes:
         """Encode a batch. `events`, when given, are its items' bytes and are spliced."""
         members = _given(batch)

@@ -40,6 +40,14 @@ class Settings(BaseSettings):
         8192, ge=1, description="What a checkpoint may cost at most, in tokens."
     )
 
+    instance: str = Field(
+        "",
+        pattern=r"^[A-Za-z0-9._-]{0,64}$",
+        description="Name of this sequencer among those of the namespace, kept over restarts: a"
+        " new process ends its predecessor's open transaction at once instead of waiting for its"
+        " timeout. Two live processes must never share one. Empty: a random name.",
+    )
+
     @property
     def topics(self) -> Topics:
         """The topic names of the namespace."""
