@@ -1,8 +1,7 @@
-"""Reading a session's Surface: one consistent cut, and waiting until a seq is visible (DESIGN 5, 6)."""
+"""Reading a session's Surface: one consistent cut, and waiting for a seq (DESIGN 5, 6)."""
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,13 @@ from surfacelog.projections.keys import Keys
 from surfacelog.projections.meter import Meter, MeterError
 from surfacelog.projections.redis_calls import RedisCalls, RedisUnavailableError, connect_redis
 from surfacelog.projections.store import pairs
-from surfacelog.projections.visibility import Visibility, VisibilityTimeout, wait_at_most
+from surfacelog.projections.visibility import (
+    RECHECK_SECONDS,
+    TimeLimit,
+    Visibility,
+    VisibilityTimeout,
+    wait_at_most,
+)
 from surfacelog.schemas.errors import CorruptLogError, NotFoundError, ServiceError
 from surfacelog.schemas.json_text import loads
 
@@ -98,7 +103,10 @@ class SurfaceReader:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
     ) -> None:
         await self.close()
 
@@ -108,7 +116,11 @@ class SurfaceReader:
         await self._client.aclose()
 
     async def read(
-        self, session_id: str, *, at_least: int | None = None, timeout: float = 10.0
+        self,
+        session_id: str,
+        *,
+        at_least: int | None = None,
+        timeout: float = 10.0,  # noqa: ASYNC109  # the error says what was visible in time
     ) -> SurfaceCut:
         """Return the session now, or as soon as it includes the seq `at_least`.
 
@@ -116,7 +128,7 @@ class SurfaceReader:
         VisibilityTimeout when the seq, or a session under repair, is not there in time,
         ServiceError when Redis does not answer.
         """
-        deadline = time.monotonic() + timeout
+        limit = TimeLimit(timeout)
         if at_least is not None:
             await self.wait_visible(session_id, at_least, timeout)
         while True:
@@ -125,9 +137,14 @@ class SurfaceReader:
                 return cut
             if at_least is None and cut is None and not await self._is_listed(session_id):
                 raise NotFoundError(f"no session {session_id!r} is visible", session=session_id)
-            await self._wait_for_repair(session_id, at_least or 0, deadline, timeout)
+            await self._wait_for_repair(session_id, at_least or 0, limit)
 
-    async def wait_visible(self, session_id: str, seq: int, timeout: float) -> int:
+    async def wait_visible(
+        self,
+        session_id: str,
+        seq: int,
+        timeout: float,  # noqa: ASYNC109  # as in `read`
+    ) -> int:
         """Return the watermark as soon as it is at least `seq`; raises VisibilityTimeout."""
         try:
             return await self._visibility.wait(session_id, seq, timeout)
@@ -162,17 +179,14 @@ class SurfaceReader:
         score = await self._calls.one(("ZSCORE", self._keys.directory, session_id))
         return score is not None
 
-    async def _wait_for_repair(
-        self, session_id: str, seq: int, deadline: float, timeout: float
-    ) -> None:
+    async def _wait_for_repair(self, session_id: str, seq: int, limit: TimeLimit) -> None:
         """Tell the projector that keys are missing, and wait until it has written again."""
-        left = deadline - time.monotonic()
-        if left <= 0:
+        if limit.left <= 0:
             watermark = await self._visibility.watermark(session_id)
-            raise VisibilityTimeout(session_id, seq, watermark, timeout)
+            raise VisibilityTimeout(session_id, seq, watermark, limit.seconds)
         await self._calls.one(("SADD", self._keys.suspects, session_id))
         async with self._visibility.watching(session_id) as woken:
-            await wait_at_most(woken, min(left, 0.5))
+            await wait_at_most(woken, min(limit.left, RECHECK_SECONDS))
 
 
 def _cut(session_id: str, fields: dict[str, str], parts: Sequence[Any]) -> SurfaceCut | None:

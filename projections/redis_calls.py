@@ -10,7 +10,6 @@ from redis.asyncio import Redis, RedisCluster
 from redis.exceptions import (
     BusyLoadingError,
     ClusterDownError,
-    ConnectionError as RedisConnectionError,
     MaxConnectionsError,
     NoScriptError,
     OutOfMemoryError,
@@ -18,8 +17,13 @@ from redis.exceptions import (
     RedisClusterException,
     RedisError,
     ResponseError,
-    TimeoutError as RedisTimeoutError,
     TryAgainError,
+)
+from redis.exceptions import (
+    ConnectionError as RedisConnectionError,
+)
+from redis.exceptions import (
+    TimeoutError as RedisTimeoutError,
 )
 
 from surfacelog.schemas.errors import ServiceError
@@ -46,7 +50,7 @@ _UNAVAILABLE: Final = (
     OSError,
 )
 # Answers that redis-py has no class for: a failover or a full disk, over after a while.
-_UNAVAILABLE_PREFIXES: Final = ("MISCONF", "OOM", "MASTERDOWN", "NOREPLICAS", "LOADING", "UNBLOCKED")
+_UNAVAILABLE_PREFIXES: Final = ("MISCONF", "OOM", "MASTERDOWN", "NOREPLICAS", "LOADING")
 
 
 class RedisUnavailableError(ServiceError):

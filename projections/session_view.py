@@ -15,8 +15,8 @@ from surfacelog.projections.meter import Meter
 from surfacelog.projections.request_header import canonical_header
 from surfacelog.projections.session_change import SessionChange
 from surfacelog.projections.tokens import message_price
+from surfacelog.schemas.chunk_runs import unpack_items
 from surfacelog.schemas.citations import resolve_citations
-from surfacelog.schemas.codec import unpack_items
 from surfacelog.schemas.errors import CorruptLogError
 from surfacelog.schemas.event_types import INBOX_POSTED
 from surfacelog.schemas.json_text import dumps, loads
@@ -217,7 +217,7 @@ class SessionView:
         try:
             first, last = self._nodes.index(replaced.start), self._nodes.index(replaced.end)
         except ValueError:
-            raise CorruptLogError(f"{replaced} is not on the Surface of {self.session_id}") from None
+            raise CorruptLogError(f"{replaced} is not on the Surface") from None
         if first > last:
             raise CorruptLogError(f"{replaced} stands in reverse on the Surface")
         shadowed = self._nodes[first : last + 1]

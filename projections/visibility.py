@@ -35,9 +35,9 @@ class VisibilityTimeout(SurfacelogError):  # noqa: N818  # it is a timeout, and 
 
     code = "not_visible"
 
-    def __init__(self, session_id: str, seq: int, watermark: int, timeout: float) -> None:
+    def __init__(self, session_id: str, seq: int, watermark: int, seconds: float) -> None:
         super().__init__(
-            f"{session_id}: seq {seq} is not visible after {timeout:g} s; "
+            f"{session_id}: seq {seq} is not visible after {seconds:g} s; "
             f"visible up to {watermark}",
             session=session_id,
             seq=seq,
@@ -46,6 +46,19 @@ class VisibilityTimeout(SurfacelogError):  # noqa: N818  # it is a timeout, and 
         self.session_id = session_id
         self.seq = seq
         self.watermark = watermark
+
+
+class TimeLimit:
+    """A time limit that began now."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._deadline = time.monotonic() + seconds
+
+    @property
+    def left(self) -> float:
+        """The seconds left, negative when over."""
+        return self._deadline - time.monotonic()
 
 
 class Visibility:
@@ -63,12 +76,12 @@ class Visibility:
         found = await self._client.hget(self._keys.session(session_id, "m"), "watermark")
         return -1 if found is None else int(found)
 
-    async def wait(self, session_id: str, seq: int, timeout: float) -> int:
+    async def wait(self, session_id: str, seq: int, seconds: float) -> int:
         """Return the watermark as soon as it is at least `seq`; raises VisibilityTimeout."""
         watermark = await self.watermark(session_id)
         if watermark >= seq:
             return watermark
-        deadline = time.monotonic() + timeout
+        limit = TimeLimit(seconds)
         async with self.watching(session_id) as woken:
             while True:
                 # Cleared before the look: what is published after it wakes the next wait.
@@ -76,10 +89,9 @@ class Visibility:
                 watermark = await self.watermark(session_id)
                 if watermark >= seq:
                     return watermark
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    raise VisibilityTimeout(session_id, seq, watermark, timeout)
-                await wait_at_most(woken, min(left, RECHECK_SECONDS))
+                if limit.left <= 0:
+                    raise VisibilityTimeout(session_id, seq, watermark, seconds)
+                await wait_at_most(woken, min(limit.left, RECHECK_SECONDS))
 
     @asynccontextmanager
     async def watching(self, session_id: str) -> AsyncIterator[asyncio.Event]:

@@ -97,9 +97,8 @@ class Audit:
             self._applier.forget(session_id)
         await self._parked.park(partition, failures)
         # The directory has no other witness: whoever is whole is listed again.
-        await self._redis.run(
-            [self._store.active(s, o.activity) for s, o in outcomes.items() if o.activity is not None]
-        )
+        seen = {s: o.activity for s, o in outcomes.items() if o.activity is not None}
+        await self._redis.run([self._store.active(s, activity) for s, activity in seen.items()])
 
 
 def _failure(outcome: AuditOutcome, watermark: int) -> Failure:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import faust
 
@@ -10,7 +10,7 @@ from surfacelog.processors.projector.transport import Transport
 from surfacelog.producers.bootstrap import max_record_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import Sequence
 
     from surfacelog.processors.projector.transport import Applied, LinkedMessage, LogConsumer
     from surfacelog.schemas.settings import Settings
@@ -53,8 +53,9 @@ def add_agent(app: faust.App, topic: str, agent: Agent) -> None:
         topic, key_type=bytes, value_type=bytes, key_serializer="raw", value_serializer="raw"
     )
 
-    async def take(stream: AsyncIterator[Any]) -> None:
-        async for events in stream.take_events(BATCH, within=WITHIN_SECONDS):  # type: ignore[attr-defined]  # a Faust stream
-            await agent.take(app.consumer, [event.message for event in events])
+    async def take(stream: faust.StreamT[Any]) -> None:
+        consumer = cast("LogConsumer", app.consumer)
+        async for events in stream.take_events(BATCH, within=WITHIN_SECONDS):
+            await agent.take(consumer, [cast("LinkedMessage", event.message) for event in events])
 
     app.agent(source, name=topic, concurrency=1)(take)

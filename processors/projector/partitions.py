@@ -147,7 +147,8 @@ def log_ends(settings: Settings, partitions: list[int]) -> dict[int, LogEnd]:
     topic = settings.topics.events
     try:
         described = admin.describe_topics(TopicCollection([topic]))[topic].result(30)
-        asked = {TopicPartition(topic, p): OffsetSpec.latest() for p in partitions}
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # untyped in the client
+        asked = {TopicPartition(topic, p): latest for p in partitions}
         listed = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED)
         topic_id = str(described.topic_id)
         return {tp.partition: LogEnd(topic_id, end.result(30).offset) for tp, end in listed.items()}

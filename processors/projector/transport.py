@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import faust
     from aiokafka import ConsumerRecord
 
+
 class Applied(Protocol):
     """Who knows how far each partition was applied."""
 
@@ -44,7 +45,7 @@ class LinkedRecord(NamedTuple):
     follows: int
 
 
-class LinkedMessage(ConsumerMessage):  # type: ignore[misc]  # Faust ships no types
+class LinkedMessage(ConsumerMessage):
     """A Faust message that remembers which record it follows (see LinkedRecord)."""
 
     follows: int
@@ -57,14 +58,14 @@ class ReadPoint(NamedTuple):
     after_marker: int
 
 
-class LogConsumerThread(AIOKafkaConsumerThread):  # type: ignore[misc]  # Faust ships no types
+class LogConsumerThread(AIOKafkaConsumerThread):
     """The thread that owns the aiokafka consumer. Links and seeks change on its loop only."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._after_record: dict[TP, int] = {}
 
-    def _create_worker_consumer(self, transport: Transport) -> aiokafka.AIOKafkaConsumer:
+    def _create_worker_consumer(self, transport: FaustTransport) -> aiokafka.AIOKafkaConsumer:
         consumer = super()._create_worker_consumer(transport)
         consumer._isolation_level = "read_committed"
         return consumer
@@ -134,7 +135,7 @@ class _ReadOffsets(dict[TP, "int | None"]):
         pass
 
 
-class LogConsumer(Consumer):  # type: ignore[misc]  # Faust ships no types
+class LogConsumer(Consumer):
     """Faust's consumer with offsets of our own."""
 
     transport: Transport
@@ -198,7 +199,7 @@ class LogConsumer(Consumer):  # type: ignore[misc]  # Faust ships no types
         pass
 
 
-class Transport(FaustTransport):  # type: ignore[misc]  # Faust ships no types
+class Transport(FaustTransport):
     """The transport of the projector's Faust app."""
 
     Consumer = LogConsumer
