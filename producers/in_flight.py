@@ -84,12 +84,16 @@ class InFlight(Generic[AppendT]):
     def __len__(self) -> int:
         return len(self._entries)
 
+    @property
+    def next_attempt(self) -> int:
+        """The attempt that the next new append begins with."""
+        return self._next_attempts.get(self.next_append_seq, self._first_attempt)
+
     def add(self, append: AppendT) -> Send[AppendT]:
         """Number a new append. The caller keeps at most MAX_IN_FLIGHT unsettled."""
-        number = self.next_append_seq
+        entry = _Entry(append, self.next_append_seq, self.next_attempt)
+        self._next_attempts.pop(self.next_append_seq, None)
         self.next_append_seq += 1
-        first = self._next_attempts.pop(number, self._first_attempt)
-        entry = _Entry(append, number, first)
         self._entries.append(entry)
         return self._send(entry)
 
@@ -119,6 +123,12 @@ class InFlight(Generic[AppendT]):
             else:
                 settled += self._refuse_all(answer)
         return Answers(tuple(settled), tuple(resend))
+
+    def abandon(self) -> list[AppendT]:
+        """Forget every unsettled append and return them: nothing more will be known of them."""
+        left = [entry.append for entry in self._entries]
+        self._entries.clear()
+        return left
 
     def _send(self, entry: _Entry[AppendT]) -> Send[AppendT]:
         entry.sends.append(self._sends)
@@ -156,12 +166,15 @@ class InFlight(Generic[AppendT]):
         for entry in self._entries:
             self._next_attempts[entry.append_seq] = entry.attempt + 1
             if entry.append_seq != refusal.append_seq:
-                settled.append((entry.append, self.behind(entry.append_seq, entry.attempt)))
+                settled.append((entry.append, self._behind(entry.append_seq, entry.attempt)))
         self._entries.clear()
         return settled
 
-    def behind(self, append_seq: int, attempt: int) -> Receipt:
-        """Return the answer to an append that was waiting behind a refused one."""
+    def refuse_unsent(self) -> Receipt:
+        """Return the answer to an append that waited for room behind one that was refused."""
+        return self._behind(self.next_append_seq, self.next_attempt)
+
+    def _behind(self, append_seq: int, attempt: int) -> Receipt:
         return Receipt(
             self._session_id,
             self._writer_id,

@@ -1,0 +1,110 @@
+"""Asking for a compaction, and following the request to its outcome (DESIGN 7)."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from typing import TYPE_CHECKING, ClassVar
+
+from confluent_kafka import KafkaException, Producer
+
+from surfacelog.projections.announced import wait_announced
+from surfacelog.projections.keys import Keys
+from surfacelog.schemas.compaction_outcome import outcome_from_text
+from surfacelog.schemas.errors import ServiceError, SurfacelogError
+from surfacelog.schemas.records import CompactionRequest
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message
+
+    from surfacelog.projections.redis_calls import RedisCalls
+    from surfacelog.schemas.codec import Codec
+    from surfacelog.schemas.compaction_outcome import CompactionOutcome
+    from surfacelog.schemas.records import SeqRange, Trigger
+    from surfacelog.schemas.settings import Settings
+
+
+class OutcomeTimeout(SurfacelogError):  # noqa: N818  # it is a timeout, and callers say so
+    """A request has no outcome yet. It stays on the topic and will be carried out."""
+
+    code: ClassVar[str] = "no_outcome"
+
+
+class CompactionClient:
+    """Sends requests to the compactors and waits for what becomes of them."""
+
+    def __init__(self, settings: Settings, codec: Codec, calls: RedisCalls) -> None:
+        self._topic = settings.topics.compactions
+        self._codec = codec
+        self._calls = calls
+        self._keys = Keys(settings.namespace)
+        self._producer = Producer(
+            {
+                "bootstrap.servers": settings.kafka,
+                "acks": "all",
+                "enable.idempotence": True,
+                "partitioner": "murmur2_random",
+            }
+        )
+
+    async def request(
+        self,
+        session_id: str,
+        *,
+        generation: int,
+        requested_by: str,
+        trigger: Trigger = "manual",
+        range: SeqRange | None = None,  # noqa: A002  # as the record calls it
+        retain_tokens: int | None = None,
+    ) -> CompactionRequest:
+        """Ask for a compaction of the Surface at `generation`; return when Kafka has the request.
+
+        Without `range` the worker takes all but a tail of about `retain_tokens` (manual requests:
+        all but the last node). Raises ServiceError.
+        """
+        request = CompactionRequest(
+            uuid.uuid4().hex, session_id, trigger, generation, requested_by, range, retain_tokens
+        )
+        await self.send(request)
+        return request
+
+    async def send(self, request: CompactionRequest) -> None:
+        """Put a request on the topic; the same id twice is one request."""
+        loop = asyncio.get_running_loop()
+        delivered: asyncio.Future[None] = loop.create_future()
+
+        def on_delivery(error: KafkaError | None, _message: Message) -> None:
+            loop.call_soon_threadsafe(_settle, delivered, error)
+
+        payload = self._codec.encode_compaction(request)
+        self._producer.produce(
+            self._topic, payload, request.session_id.encode(), on_delivery=on_delivery
+        )
+        await asyncio.to_thread(self._producer.flush)
+        await delivered
+
+    async def outcome(self, request: CompactionRequest, seconds: float) -> CompactionOutcome:
+        """Return what became of a request; raises OutcomeTimeout after `seconds`."""
+        key = self._keys.outcome(request.session_id, request.request_id)
+
+        async def look() -> CompactionOutcome | None:
+            found = await self._calls.one(("GET", key))
+            return None if found is None else outcome_from_text(found.decode())
+
+        outcome = await wait_announced(self._calls.client, key, look, seconds)
+        if outcome is None:
+            raise OutcomeTimeout(
+                f"no outcome of request {request.request_id} within {seconds:g} s: is a compactor"
+                " running? The request stays and will be carried out",
+                request=request.request_id,
+            )
+        return outcome
+
+
+def _settle(delivered: asyncio.Future[None], error: KafkaError | None) -> None:
+    if delivered.done():
+        return
+    if error is None:
+        delivered.set_result(None)
+    else:
+        delivered.set_exception(ServiceError(f"the request did not reach Kafka: {error.str()}"))
