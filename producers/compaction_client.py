@@ -6,7 +6,7 @@ import asyncio
 import uuid
 from typing import TYPE_CHECKING, ClassVar
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Producer
 
 from surfacelog.projections.announced import wait_announced
 from surfacelog.projections.keys import Keys

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import TYPE_CHECKING, cast
 
 from surfacelog.processors.compactor.lock import SessionLock
@@ -47,6 +48,7 @@ class Bench:
     summarizer: Summarizer = field(default_factory=ExtractiveSummarizer)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     lock: HeldLock = field(default_factory=lambda: HeldLock())
+    _writers: Iterator[int] = field(default_factory=count)
 
     def __post_init__(self) -> None:
         self.session.open()
@@ -84,12 +86,18 @@ class Bench:
         return fold_surface(self.log())
 
     # As the sender of appends.
-    def send(self, request: AppendRequest) -> asyncio.Future[Receipt]:
+    def writer_id(self, _session_id: str) -> str:
+        return f"w-{next(self._writers)}"
+
+    async def send(self, request: AppendRequest) -> asyncio.Future[Receipt]:
         if self.before_send is not None:
             self.before_send(request)
         answer: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         answer.set_result(self._receipt(request))
         return answer
+
+    def release(self, _session_id: str, writer_id: str) -> None:
+        self.session.sent.pop(writer_id, None)
 
     # As the reader of Surfaces.
     async def read(
@@ -140,7 +148,8 @@ class Bench:
         return cast("int", starts[-1]["seq"]) if bracket else None
 
     def _receipt(self, request: AppendRequest) -> Receipt:
-        decision = self.session.send(request)
+        number = self.session.sent.get(request.writer_id, 0)
+        decision = self.session.send(replace(request, append_seq=number))
         name = (request.session_id, request.writer_id, request.append_seq, request.attempt)
         match decision:
             case Admitted(batch=batch):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from typing import TYPE_CHECKING, Final, Protocol
 
 from surfacelog.processors.compactor.failures import CompactionFailedError
+from surfacelog.producers.errors import AppendRefused
 from surfacelog.schemas.records import AppendRequest, Expectation
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Sequence
+    from typing import Self
 
     from surfacelog.schemas.compaction_outcome import FailureClass
     from surfacelog.schemas.records import Item, Receipt
@@ -27,25 +28,37 @@ _FAILURES: Final[dict[str | None, FailureClass]] = {
 
 
 class Sender(Protocol):
-    """What `producers.append_client.AppendClient` does for a writer."""
+    """What `producers.append_client.AppendClient` does: it numbers appends and gets receipts."""
 
-    def send(self, request: AppendRequest) -> asyncio.Future[Receipt]:
-        """Send an append, again until it is answered."""
+    def writer_id(self, session_id: str) -> str:
+        """Return a writer id that is new to the session."""
+        ...
+
+    async def send(self, request: AppendRequest) -> Awaitable[Receipt]:
+        """Send an append, again and again until it is answered; awaiting the result waits."""
+        ...
+
+    def release(self, session_id: str, writer_id: str) -> None:
+        """Forget a writer."""
         ...
 
 
 class SessionAppends:
-    """One compaction's appends to its session, one after the other, under a writer id of its own.
+    """One compaction's appends to its session, one after the other, as a writer of its own.
 
-    A writer id per compaction means that nothing has to be remembered between two of them, and
-    that no late receipt of one can be taken for another's.
+    A context manager: the writer is forgotten at its end.
     """
 
     def __init__(self, sender: Sender, session_id: str) -> None:
         self._sender = sender
         self._session_id = session_id
-        self._writer_id = f"compactor.{uuid.uuid4().hex}"
-        self._append_seq = 0
+        self._writer_id = sender.writer_id(session_id)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._sender.release(self._session_id, self._writer_id)
 
     async def append(self, items: Sequence[Item], *, generation: int | None = None) -> int:
         """Append all items or nothing, at `generation` if given; return the first one's seq.
@@ -58,7 +71,7 @@ class SessionAppends:
                 session_id=self._session_id,
                 writer_id=self._writer_id,
                 epoch=0,
-                append_seq=self._append_seq,
+                append_seq=0,
                 attempt=0,
                 role="compactor",
                 items=tuple(items),
@@ -66,10 +79,7 @@ class SessionAppends:
             )
         )
         if receipt.status == "refused":
-            raise CompactionFailedError(
-                _FAILURES.get(receipt.code, "commit"), f"{receipt.code}: {receipt.message}"
-            )
-        self._append_seq += 1
+            raise _refused(receipt.code, receipt.message)
         if receipt.first_seq is None:
             raise CompactionFailedError("commit", "the receipt of an append names no seqs")
         return receipt.first_seq
@@ -77,8 +87,14 @@ class SessionAppends:
     async def _answer(self, request: AppendRequest) -> Receipt:
         try:
             async with asyncio.timeout(RECEIPT_SECONDS):
-                return await self._sender.send(request)
+                return await (await self._sender.send(request))
+        except AppendRefused as error:
+            raise _refused(error.refusal, error.message) from error
         except TimeoutError as error:
             raise CompactionFailedError(
                 "persistence", f"no receipt within {RECEIPT_SECONDS:g} s", repeat=True
             ) from error
+
+
+def _refused(code: str | None, message: str | None) -> CompactionFailedError:
+    return CompactionFailedError(_FAILURES.get(code, "commit"), f"{code}: {message}")

@@ -91,14 +91,15 @@ class OneCompaction:
         Raises NothingToCompactError before anything was written, and CompactionFailedError; if
         that came after the start, the bracket was ended with its class.
         """
-        plan = await self._start(cut)
-        try:
-            failpoint("compactor-started")
-            return await self._publish(plan, await self._summarize(plan))
-        except Exception as error:
-            failure = classified(error)
-            await self._end(plan.opening, failure)
-            raise failure from error
+        with self._appends:
+            plan = await self._start(cut)
+            try:
+                failpoint("compactor-started")
+                return await self._publish(plan, await self._summarize(plan))
+            except Exception as error:
+                failure = classified(error)
+                await self._end(plan.opening, failure)
+                raise failure from error
 
     async def _start(self, cut: SurfaceCut) -> Plan:
         """Choose a span and append compaction/start, if the Surface is still at its generation."""

@@ -37,7 +37,8 @@ async def end_orphan(cut: SurfaceCut, tools: Tools) -> SurfaceCut:
     )
     end = failed_end_event(opening, _now(), "its worker is gone", "orphaned")
     try:
-        ended = await SessionAppends(tools.sender, session_id).append([end])
+        with SessionAppends(tools.sender, session_id) as appends:
+            ended = await appends.append([end])
         _log.info("orphan ended", session=session_id, compaction=opening.compaction_id)
     except CompactionFailedError as error:
         if error.failure != "orphaned":
