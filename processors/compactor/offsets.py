@@ -28,8 +28,9 @@ class OffsetTracker:
             if offset not in offsets:
                 return
             offsets[offset] = True
-            while offsets and next(iter(offsets.values())):
-                first = next(iter(offsets))
+            for first in tuple(offsets):
+                if not offsets[first]:
+                    break
                 del offsets[first]
                 self._position[partition] = first + 1
 

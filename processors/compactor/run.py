@@ -8,8 +8,6 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 import structlog
-from surfacelog.producers.append_client import AppendClient
-from surfacelog.schemas.registry import connect_codec
 
 from surfacelog.processors.compactor.one_compaction import Tools
 from surfacelog.processors.compactor.outcomes import Outcomes
@@ -19,11 +17,13 @@ from surfacelog.processors.compactor.span_log import SpanLog
 from surfacelog.processors.compactor.worker import Worker
 from surfacelog.processors.health import READY
 from surfacelog.processors.summarizers.extractive import ExtractiveSummarizer
+from surfacelog.producers.append_client import AppendClient
 from surfacelog.producers.bootstrap import create_namespace
 from surfacelog.projections.keys import Keys
 from surfacelog.projections.log_reader import LogReader, SessionIndex
 from surfacelog.projections.reader import SurfaceReader
 from surfacelog.projections.redis_calls import RedisCalls, connect_redis
+from surfacelog.schemas.registry import connect_codec
 
 if TYPE_CHECKING:
     from surfacelog.schemas.settings import Settings

@@ -15,7 +15,6 @@ from tenacity import (
     AsyncRetrying,
     RetryCallState,
     retry_if_exception_type,
-    stop_when_event_set,
     wait_exponential_jitter,
 )
 
@@ -104,7 +103,7 @@ class Worker:
         return AsyncRetrying(
             retry=retry_if_exception_type((ServiceError, CompactionFailedError)),
             wait=wait_exponential_jitter(initial=0.5, max=RETRY_SECONDS_MAX),
-            stop=stop_when_event_set(self._stopping),
+            stop=lambda _attempt: self._stopping.is_set(),
             sleep=self._pause,
             before_sleep=_log_retry,
             reraise=True,

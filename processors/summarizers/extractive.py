@@ -8,7 +8,7 @@ from surfacelog.processors.summarizers.extraction import Items, extract
 from surfacelog.processors.summarizers.protocol import Summary
 from surfacelog.projections.compaction_plan import EMPTY_CHECKPOINT_TOKENS
 from surfacelog.projections.summary_sections import render, render_item
-from surfacelog.projections.tokens import utf16_length
+from surfacelog.schemas.utf16 import utf16_length
 
 if TYPE_CHECKING:
     from surfacelog.processors.summarizers.protocol import SummaryRequest
