@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import secrets
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from surfacelog.processors.stack.errors import StackError
 from surfacelog.producers.bootstrap import create_namespace
 from surfacelog.schemas.settings import Settings
 from tests.private_redis import PrivateRedis
 from tests.processes import Spawner
+from tests.running_services import running_services
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,11 +23,20 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def services() -> Settings:
-    """Settings of running services: those of the environment, else of a stack for this run."""
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    """Settings of running services, one set for the whole run.
+
+    With SURFACELOG_TEST_STACK=1 those that the environment names, else services of this run's own.
+    """
     if os.environ.get("SURFACELOG_TEST_STACK") == "1":
-        return Settings()
-    pytest.skip("no stack: source the endpoints and set SURFACELOG_TEST_STACK=1")
+        yield Settings()
+        return
+    with ExitStack() as running:
+        try:
+            settings = running.enter_context(running_services(tmp_path_factory.mktemp("stack")))
+        except StackError as error:
+            pytest.exit(f"no services: {error.message}", returncode=1)
+        yield settings
 
 
 @pytest.fixture
