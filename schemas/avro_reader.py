@@ -185,8 +185,8 @@ def _constant_text(expected: str) -> Reader:
     return read
 
 
-def _constant(value: JsonValue) -> Reader:
-    def read(_buffer: bytes, at: int) -> tuple[JsonValue, int]:
+def _constant(value: object) -> Reader:
+    def read(_buffer: bytes, at: int) -> tuple[object, int]:
         return value, at
 
     return read
@@ -224,7 +224,7 @@ def _tagged(tags: list[str | None], readers: list[Reader]) -> Reader:
 
 def _items(read_item: Reader) -> Reader:
     def read(buffer: bytes, at: int) -> tuple[list[Any], int]:
-        values = []
+        values: list[Any] = []
         while True:
             count, at = read_size(buffer, at)
             if not count:

@@ -102,7 +102,7 @@ class _Place(NamedTuple):
 
     turn: int
     step: int
-    index: int
+    block: int
     kind: ChunkKind
     call_id: str | None
     name: str | None
@@ -120,7 +120,7 @@ def _run(deltas: list[_Delta]) -> ChunkRun:
         time=deltas[0].time,
         turn=place.turn,
         step=place.step,
-        index=place.index,
+        index=place.block,
         kind=place.kind,
         dt=tuple(after.time - before.time for before, after in pairwise(deltas)),
         deltas=tuple(delta.text for delta in deltas),

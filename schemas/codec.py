@@ -16,7 +16,7 @@ from surfacelog.schemas.avro_schema import AvroSchema, conforms, record_schema, 
 from surfacelog.schemas.avro_writer import Misfit, WriterCompiler
 from surfacelog.schemas.chunk_runs import pack_items, unpack_items
 from surfacelog.schemas.errors import SurfacelogError
-from surfacelog.schemas.json_text import JsonTextError, replace_lone_surrogates
+from surfacelog.schemas.json_text import JsonTextError, replace_in_text, replace_lone_surrogates
 from surfacelog.schemas.records import (
     AppendRequest,
     ChunkRun,
@@ -304,14 +304,19 @@ class Codec:
             raise DecodeError(f"schema {schema_id} cannot be used: {error}") from error
 
     def _without_surrogates(self, item: Item) -> Item:
-        if isinstance(item, ChunkRun):
-            columns, count = replace_lone_surrogates(
-                {"deltas": list(item.deltas), "call_id": item.call_id, "name": item.name}
-            )
-            deltas = tuple(columns.pop("deltas"))
-            clean: Item = replace(item, deltas=deltas, **columns)
-        else:
+        if not isinstance(item, ChunkRun):
             clean, count = replace_lone_surrogates(item)
+            self.replaced += count
+            return _object(clean)
+        return replace(
+            item,
+            deltas=tuple(map(self._clean_text, item.deltas)),
+            call_id=item.call_id and self._clean_text(item.call_id),
+            name=item.name and self._clean_text(item.name),
+        )
+
+    def _clean_text(self, text: str) -> str:
+        clean, count = replace_in_text(text)
         self.replaced += count
         return clean
 
@@ -374,7 +379,7 @@ def _opened(members: dict[str, Any]) -> Opened:
     return Opened(_object(members["header"]), members["epoch"], members["loading"])
 
 
-def _object(header: JsonValue) -> JsonObject:
-    if not isinstance(header, dict):
-        raise DecodeError("a session header that is no object")
-    return header
+def _object(value: JsonValue) -> JsonObject:
+    if not isinstance(value, dict):
+        raise DecodeError("a session header or an event that is no object")
+    return value
