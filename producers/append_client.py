@@ -22,6 +22,7 @@ from surfacelog.producers.errors import DeliveryError, WriterClosedError
 from surfacelog.producers.receipts import ReceiptStream
 from surfacelog.producers.room import Room
 from surfacelog.projections.keys import Keys
+from surfacelog.schemas.registry import connect_codec
 from surfacelog.schemas.topics import partition_of
 
 if TYPE_CHECKING:
@@ -57,8 +58,8 @@ class AppendClient:
         patience: float = PATIENCE_SECONDS,
         max_memory: int = MAX_MEMORY_BYTES,
     ) -> None:
-        self._settings = settings
-        self._codec = codec
+        self.settings = settings
+        self.codec = codec
         self._patience = patience
         self._in_memory = Room(max_memory)
         self._id = f"w-{token_hex(8)}"
@@ -68,17 +69,24 @@ class AppendClient:
         self._stopping = threading.Event()
         self._poller: threading.Thread | None = None
 
+    @classmethod
+    async def connect(cls, settings: Settings) -> Self:
+        """Return a started client with a codec of its own; raises what `start` raises."""
+        client = cls(settings, await asyncio.to_thread(connect_codec, settings))
+        await client.start()
+        return client
+
     async def start(self) -> None:
         """Connect. Raises NamespaceError when there is no such namespace, ServiceError."""
         self._loop = asyncio.get_running_loop()
-        self._partitions = await asyncio.to_thread(pinned_partitions, self._settings)
+        self._partitions = await asyncio.to_thread(pinned_partitions, self.settings)
         self._producer = Producer(
             {
-                "bootstrap.servers": self._settings.kafka,
+                "bootstrap.servers": self.settings.kafka,
                 "partitioner": "murmur2_random",
                 "acks": "all",
                 "enable.idempotence": True,
-                "message.max.bytes": max_record_bytes(self._settings),
+                "message.max.bytes": max_record_bytes(self.settings),
                 # For ever: a request that Kafka gave up on would have to be sent anew, and then
                 # nobody could tell in which order the two were written.
                 "message.timeout.ms": 0,
@@ -147,15 +155,15 @@ class AppendClient:
         self._used.add((request.session_id, request.writer_id))
         return AppendQueue(
             request,
-            self._codec,
+            self.codec,
             partial(
                 self._produce,
-                self._settings.topics.for_role(request.role),
+                self.settings.topics.for_role(request.role),
                 request.session_id.encode(),
                 partition_of(request.session_id, self._partitions),
             ),
             in_memory=self._in_memory,
-            max_bytes=self._settings.max_append_bytes,
+            max_bytes=self.settings.max_append_bytes,
             patience=self._patience,
             first_attempt=first_attempt,
         )
@@ -164,8 +172,8 @@ class AppendClient:
         """Follow the writer's receipts. Begun before its first append: none can be missed."""
         if writer_id in self._streams:
             return
-        key = Keys(self._settings.namespace).receipts(writer_id)
-        stream = ReceiptStream(self._settings.redis, key, self._receive)
+        key = Keys(self.settings.namespace).receipts(writer_id)
+        stream = ReceiptStream(self.settings.redis, key, self._receive)
         task = asyncio.create_task(stream.follow(), name=f"receipts of {writer_id}")
         task.add_done_callback(partial(self._stream_ended, writer_id))
         self._streams[writer_id] = task

@@ -44,7 +44,8 @@ class SentAppend:
         return asyncio.shield(self.receipt).__await__()
 
     def settle(self, receipt: Receipt) -> None:
-        """Say what became of it."""
+        """Say what became of it. What was sent is not kept: it is in the log, or nowhere."""
+        self.request = replace(self.request, items=())
         if not self.accepted.done():
             self.accepted.set_result(None)
         if not self.receipt.done():

@@ -77,7 +77,7 @@ def pinned_partitions(settings: Settings) -> int:
     if missing:
         raise NamespaceError(
             f"the namespace {settings.namespace!r} lacks {', '.join(missing)}; "
-            "start a sequencer or open a session to make it",
+            "start a sequencer to make it",
             missing=missing,
         )
     return _agreed_count(settings.topics, found)

@@ -1,0 +1,346 @@
+"""Writing a session as its owner: the agent's side of the log (DESIGN 5)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from surfacelog.producers.agent_turn import Turn, last_turn
+from surfacelog.producers.append_client import AppendClient
+from surfacelog.producers.chunk_buffer import ChunkBuffer, Streaming
+from surfacelog.producers.errors import AppendRefused, FlushTimeout
+from surfacelog.projections.reader import SurfaceReader
+from surfacelog.projections.redis_calls import RedisUnavailableError
+from surfacelog.projections.visibility import TimeLimit, VisibilityTimeout
+from surfacelog.schemas.errors import SurfacelogError
+from surfacelog.schemas.event_types import SURFACE_TYPES
+from surfacelog.schemas.records import AppendRequest, Open
+from surfacelog.schemas.session_header import FORMAT_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from surfacelog.producers.append_queue import SentAppend
+    from surfacelog.schemas.json_value import JsonObject, JsonValue
+    from surfacelog.schemas.records import Expectation, Receipt
+    from surfacelog.schemas.settings import Settings
+
+Level = Literal["accepted", "committed", "visible"]
+
+FLUSH_SECONDS: Final = 30.0
+LAST_WORDS_SECONDS: Final = 5.0
+REDIS_RETRY_SECONDS: Final = 0.2
+
+_ENVELOPE: Final = ("type", "time", "data", "ignorable", "sourceEventSeqs", "surfaceOp")
+
+
+class AppendHandle:
+    """An append on its way."""
+
+    def __init__(self, sent: SentAppend, told: set[SentAppend]) -> None:
+        self._sent = sent
+        self._told = told
+
+    async def committed(self) -> range:
+        """Wait until the append is in the log and return its seqs. Raises AppendRefused."""
+        receipt = await self._sent
+        if receipt.status == "refused":
+            self._told.add(self._sent)
+            raise AppendRefused.of(receipt)
+        if receipt.first_seq is None or receipt.last_seq is None:
+            return range(0)
+        return range(receipt.first_seq, receipt.last_seq + 1)
+
+
+class SessionWriter:
+    """The owner of one session. Make one with `open`.
+
+    Nothing here waits for the log unless it says so: appends are pipelined, and a refused one
+    raises AppendRefused at the next call of any method. Everything appended after it and before
+    that call is refused with it (code `order`); the next append goes on in its place. Calls wait
+    when 32 appends are unanswered.
+
+    `epoch` is the ownership's number, `opened` the receipt of the open.
+    """
+
+    def __init__(self, client: AppendClient, session_id: str, streaming: Streaming) -> None:
+        self.session_id = session_id
+        self.writer_id = client.writer_id(session_id)
+        self._client = client
+        self._streaming = streaming
+        self._chunks = ChunkBuffer(streaming)
+        self._order = asyncio.Lock()
+        self._unsettled: deque[SentAppend] = deque()
+        self._told: set[SentAppend] = set()
+        self._response: list[AppendHandle] = []
+        self._refusal: AppendRefused | None = None
+        self._send_due: asyncio.Task[None] | None = None
+        self._sent = self._committed = 0
+        self._committed_seq = self._visible_seq = -1
+        self._last_turn: int | None = None
+        self._reader: SurfaceReader | None = None
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        settings: Settings,
+        session_id: str,
+        *,
+        cwd: str | None = None,
+        client: AppendClient | None = None,
+        streaming: Streaming | None = None,
+        timeout: float = FLUSH_SECONDS,  # noqa: ASYNC109  # the public name of a time limit here
+    ) -> AsyncIterator[SessionWriter]:
+        """Create the session or take its ownership; earlier owners are fenced from then on.
+
+        `cwd` (absolute) goes into the header of a new session. Writers of one process should
+        share a started `client`. At the end everything is flushed to `committed`; after an
+        exception what was appended before it is still sent, but not waited for. Raises
+        AppendRefused, FlushTimeout when no sequencer answers in time, NamespaceError, ServiceError.
+        """
+        own_client = await AppendClient.connect(settings) if client is None else None
+        writer = cls(client or own_client, session_id, streaming or Streaming())  # type: ignore[arg-type]  # one of the two is there
+        try:
+            await writer._open(cwd, timeout)
+            yield writer
+            await writer.flush("committed", timeout=timeout)
+        except BaseException:
+            with suppress(SurfacelogError):
+                await writer.flush("accepted", timeout=LAST_WORDS_SECONDS)
+            raise
+        finally:
+            await writer._close()
+            if own_client is not None:
+                await own_client.close()
+
+    async def append(self, *events: JsonObject, expect: Expectation | None = None) -> AppendHandle:
+        """Append events, all or nothing and next to each other.
+
+        An event has type and data as in SEMANTICS 2; `time` defaults to now and `surfaceOp` to
+        "append". In `sourceEventSeqs` an entry -1-i cites the i-th event of this call. Chunks
+        streamed before go first. Raises AppendRefused (of an earlier append), EncodeError.
+        """
+        self._raise_refusal()
+        async with self._order:
+            await self._send_chunks()
+            return await self._send(tuple(_completed(event) for event in events), expect=expect)
+
+    async def chunk(self, turn: int, step: int, chunk: JsonObject) -> None:
+        """Stream one assistant/chunk. It is sent with others, see `Streaming`.
+
+        Waits only when the writer may not have more on its way. Raises AppendRefused (of an
+        earlier append).
+        """
+        self._raise_refusal()
+        data: JsonObject = {"turn": turn, "step": step, "chunk": chunk}
+        self._chunks.add({"type": "assistant/chunk", "time": _now(), "data": data})
+        if self._chunks.is_full:
+            await self._send_streamed()
+        elif self._send_due is None:
+            self._send_due = asyncio.create_task(self._send_when_due())
+
+    async def append_response(self, event: JsonObject) -> AppendHandle:
+        """Append an assistant/message that cites every chunk streamed since the last one.
+
+        The chunks that are not sent yet go into the same append. Waits for the receipts of the
+        others. Raises AppendRefused when one of them was refused.
+        """
+        self._raise_refusal()
+        async with self._order:
+            sources: list[JsonValue] = []
+            for part in self._response:
+                sources += await part.committed()
+            self._raise_refusal()
+            tail = self._chunks.take()
+            sources += [-1 - i for i in range(len(tail))]
+            cited = _completed({**event, "sourceEventSeqs": sources})
+            try:
+                handle = await self._send((*tail, cited))
+            except BaseException:
+                self._chunks.put_back(tail)
+                raise
+            self._response.clear()
+            return handle
+
+    async def turn(self) -> Turn:
+        """Return the next turn, to be used as an async context manager."""
+        if self._last_turn is None:
+            known = self.epoch > 1
+            self._last_turn = await last_turn(self._client, self.session_id) if known else 0
+        self._last_turn += 1
+        return Turn(self, self._last_turn)
+
+    async def flush(
+        self,
+        level: Level = "committed",
+        *,
+        timeout: float = FLUSH_SECONDS,  # noqa: ASYNC109  # the public name of a time limit here
+    ) -> int:
+        """Wait until everything appended so far is at `level`; return its last seq, -1 for none.
+
+        accepted: Kafka has it. committed: it is in the log. visible: readers of the Surface see
+        it. Raises AppendRefused, DeliveryError, and FlushTimeout, which says what is known.
+        """
+        limit = TimeLimit(timeout)
+        try:
+            async with asyncio.timeout(timeout):
+                await self._send_streamed()
+                await self._settle(level)
+        except TimeoutError as error:
+            raise self._too_late(level) from error
+        self._raise_refusal()
+        if level == "visible" and self._committed_seq > self._visible_seq:
+            await self._wait_visible(limit)
+        return self._committed_seq
+
+    async def checkpoint(self, *, timeout: float = FLUSH_SECONDS) -> int:  # noqa: ASYNC109  # as above
+        """Make durable what happened so far. Call it before the model is called, before a
+        top-level tool runs and before each step; when it raises, do not go on (SEMANTICS 7).
+        """
+        return await self.flush("committed", timeout=timeout)
+
+    async def _open(self, cwd: str | None, timeout: float) -> None:  # noqa: ASYNC109  # as above
+        header: JsonObject = {"version": FORMAT_VERSION, "id": self.session_id, "createdAt": _now()}
+        if cwd is not None:
+            header["cwd"] = cwd
+        header["delegationDepth"] = 0
+        self.epoch = 0
+        handle = await self._send((), open=Open(header))
+        try:
+            async with asyncio.timeout(timeout):
+                await handle.committed()
+                self.opened: Receipt = await handle._sent
+        except TimeoutError as error:
+            raise self._too_late("committed") from error
+        self.epoch = self.opened.epoch or 0
+
+    async def _close(self) -> None:
+        if self._send_due is not None:
+            self._send_due.cancel()
+        if self._reader is not None:
+            await self._reader.close()
+        self._client.release(self.session_id, self.writer_id)
+
+    async def _send(self, items: tuple[JsonObject, ...], **more: Any) -> AppendHandle:
+        """Send one append; nothing of it is sent when this raises, also when it is cancelled."""
+        self._raise_refusal()
+        sent = await self._client.send(
+            AppendRequest(self.session_id, self.writer_id, self.epoch, 0, 0, "owner", items, **more)
+        )
+        self._sent += 1
+        self._unsettled.append(sent)
+        return AppendHandle(sent, self._told)
+
+    async def _send_chunks(self) -> None:
+        """Send the chunks that wait, as one append. The caller holds the order."""
+        self._raise_refusal()
+        if not len(self._chunks):
+            return
+        taken = self._chunks.take()
+        try:
+            self._response.append(await self._send(taken))
+        except BaseException:
+            self._chunks.put_back(taken)
+            raise
+
+    async def _send_streamed(self) -> None:
+        async with self._order:
+            await self._send_chunks()
+
+    async def _send_when_due(self) -> None:
+        try:
+            await asyncio.sleep(self._streaming.seconds)
+            self._send_due = None
+            await self._send_streamed()
+        except AppendRefused as refusal:
+            self._refusal = refusal
+        except SurfacelogError:
+            # The chunks were put back: the next call meets the same error and raises it.
+            self._send_due = None
+
+    async def _settle(self, level: Level) -> None:
+        for sent in tuple(self._unsettled):
+            await asyncio.shield(sent.accepted if level == "accepted" else sent.receipt)
+
+    async def _wait_visible(self, limit: TimeLimit) -> None:
+        while True:
+            try:
+                if self._reader is None:
+                    self._reader = await SurfaceReader.connect(self._client.settings)
+                self._visible_seq = await self._reader.wait_visible(
+                    self.session_id, self._committed_seq, max(limit.left, 0)
+                )
+                return
+            except VisibilityTimeout as error:
+                self._visible_seq = error.watermark
+                raise self._too_late("visible") from error
+            except RedisUnavailableError as error:
+                if limit.left <= 0:
+                    raise self._too_late("visible") from error
+                await asyncio.sleep(REDIS_RETRY_SECONDS)
+
+    def _raise_refusal(self) -> None:
+        """Raise the first refusal that nobody was told of, and drop what came after it."""
+        refusal, self._refusal = self._refusal or self._find_refusal(), None
+        if refusal is not None:
+            self._response.clear()
+            self._chunks.take()
+            raise refusal
+
+    def _find_refusal(self) -> AppendRefused | None:
+        """Account for what is settled by now."""
+        refusal: AppendRefused | None = None
+        behind_told = False
+        while self._unsettled and self._unsettled[0].receipt.done():
+            sent = self._unsettled.popleft()
+            receipt = sent.receipt.result()
+            if receipt.status != "refused":
+                self._committed += 1
+                self._committed_seq = max(self._committed_seq, _last_seq(receipt))
+            elif sent in self._told:
+                self._told.discard(sent)
+                behind_told = True
+            elif not (behind_told and receipt.code == "order"):
+                refusal = refusal or AppendRefused.of(receipt)
+        return refusal
+
+    def _too_late(self, level: str) -> FlushTimeout:
+        waiting = list(self._unsettled)
+        in_log = [each for each in waiting if _is_committed(each)]
+        seqs = [_last_seq(each.receipt.result()) for each in in_log]
+        return FlushTimeout(
+            self.session_id,
+            level,
+            sent=self._sent,
+            accepted=self._sent - sum(not each.accepted.done() for each in waiting),
+            committed=self._committed + len(in_log),
+            committed_seq=max([self._committed_seq, *seqs]),
+            visible_seq=self._visible_seq,
+        )
+
+
+def _is_committed(sent: SentAppend) -> bool:
+    done = sent.receipt.done() and sent.receipt.exception() is None
+    return done and sent.receipt.result().status != "refused"
+
+
+def _last_seq(receipt: Receipt) -> int:
+    return -1 if receipt.last_seq is None else receipt.last_seq
+
+
+def _completed(event: JsonObject) -> JsonObject:
+    """Return the event in the order of the envelope, with the members it may leave out."""
+    defaults: JsonObject = {"time": _now()}
+    if event.get("type") in SURFACE_TYPES:
+        defaults["surfaceOp"] = "append"
+    given = defaults | event
+    known = {name: given[name] for name in _ENVELOPE if name in given}
+    return known | given
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
