@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 from surfacelog.projections.messages import message_of, tool_call_blocks
 from surfacelog.schemas.errors import AdmissionError
 from surfacelog.schemas.json_value import (
-    int_member,
     object_member,
     text_member,
+    whole_member,
 )
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class AgentLoop:
             )
 
     def _check_turn_start(self, event: JsonObject) -> None:
-        number = int_member(event["data"], "turn")
+        number = whole_member(event["data"], "turn")
         if self.turn is not None:
             raise AdmissionError(
                 "turn", f"turn/start {number} inside turn {self.turn}: end that turn first"
@@ -99,7 +99,7 @@ class AgentLoop:
 
     def _check_turn_end(self, event: JsonObject) -> None:
         self._check_open_turn(event)
-        if int_member(event["data"], "turn") != self.turn:
+        if whole_member(event["data"], "turn") != self.turn:
             raise AdmissionError(
                 "turn", f"turn/end of another turn than the open one, {self.turn}: name that one"
             )
@@ -110,7 +110,7 @@ class AgentLoop:
 
     def _check_step_start(self, event: JsonObject) -> None:
         self._check_open_turn(event)
-        turn, number = int_member(event["data"], "turn"), int_member(event["data"], "step")
+        turn, number = whole_member(event["data"], "turn"), whole_member(event["data"], "step")
         if turn != self.turn:
             raise AdmissionError(
                 "turn", f"step/start names turn {turn}; the open turn is {self.turn}: name that one"
@@ -130,7 +130,7 @@ class AgentLoop:
 
     def _check_in_step(self, event: JsonObject) -> None:
         data = event["data"]
-        self.check_place(int_member(data, "turn"), int_member(data, "step"), str(event["type"]))
+        self.check_place(whole_member(data, "turn"), whole_member(data, "step"), str(event["type"]))
 
     def _check_open_turn(self, event: JsonObject) -> None:
         if self.turn is None:
@@ -167,7 +167,7 @@ class AgentLoop:
             )
 
     def _start_turn(self, event: JsonObject, _seq: int) -> None:
-        self.turn = self.last_turn = int_member(event["data"], "turn") or 0
+        self.turn = self.last_turn = whole_member(event["data"], "turn") or 0
         self.last_step = 0
         self._leave_step()
 
@@ -177,7 +177,7 @@ class AgentLoop:
 
     def _start_step(self, event: JsonObject, _seq: int) -> None:
         self._leave_step()
-        self.step = self.last_step = int_member(event["data"], "step") or 0
+        self.step = self.last_step = whole_member(event["data"], "step") or 0
 
     def _end_step(self, _event: JsonObject, _seq: int) -> None:
         self._leave_step()

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from surfacelog.schemas.errors import AdmissionError
 from surfacelog.schemas.json_value import (
-    int_member,
     list_member,
     member,
     object_member,
     text_member,
+    whole_member,
 )
 from surfacelog.schemas.surface_form import replaced_range
 
@@ -85,7 +85,7 @@ def advance_bracket(bracket: Bracket | None, event: JsonObject, writer_id: str) 
         return Bracket(
             str(member(data, "compactionId")),
             text_member(data, "sourceCommandId"),
-            int_member(data, "turn"),
+            whole_member(data, "turn"),
             writer_id,
         )
     if bracket is None or kind in ("compaction/end", "session/end-seed"):
@@ -121,7 +121,7 @@ def _check_summary(bracket: Bracket | None, event: JsonObject, writers: Writers)
             "compaction.invalid",
             "shadowedSeqs must not be empty, and shadowedRange names its first and last",
         )
-    count = int_member(event["data"], "shadowedTokenCount")
+    count = whole_member(event["data"], "shadowedTokenCount")
     if count is None or count < 0:
         raise AdmissionError("compaction.invalid", "shadowedTokenCount must be an integer >= 0")
 
@@ -152,7 +152,7 @@ def _replaced_seqs(event: JsonObject, surface: SurfaceNodes) -> tuple[int, ...] 
 
 def _check_end(bracket: Bracket | None, event: JsonObject, writers: Writers) -> None:
     own = _matching(bracket, event["data"], writers, "compaction/end")
-    if int_member(event["data"], "turn") != own.turn:
+    if whole_member(event["data"], "turn") != own.turn:
         raise AdmissionError(
             "compaction.invalid",
             f"compaction/end names another turn than its start, {own.turn}: repeat that one",

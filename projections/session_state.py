@@ -20,7 +20,7 @@ from surfacelog.schemas.citations import resolve_citations
 from surfacelog.schemas.errors import CorruptLogError, UnsupportedLogError
 from surfacelog.schemas.event_types import CORE_TYPES, INBOX_POSTED, SURFACE_TYPES
 from surfacelog.schemas.json_text import dumps, loads
-from surfacelog.schemas.json_value import int_member, object_member
+from surfacelog.schemas.json_value import object_member, whole_member
 from surfacelog.schemas.records import ChunkRun
 
 if TYPE_CHECKING:
@@ -125,8 +125,10 @@ class SessionState:
         if batch.opened is not None:
             self.header, self.epoch = batch.opened.header, batch.opened.epoch
             self.loading, self.owner = batch.opened.loading, batch.writer_id
-        self.writers.record(batch)
+        bracket = self.bracket
         self._advance_items(batch)
+        started = self.bracket if self.bracket is not bracket else None
+        self.writers.record(batch, self.next_seq, started and started.compaction_id)
         self.writers.forget_idle(self.owner, self.bracket and self.bracket.writer_id)
         return True
 
@@ -161,8 +163,6 @@ class SessionState:
             self.inbox.post(seq)
         elif kind == "request/header":
             self.header_digest = _header_digest(event)
-        elif kind == "compaction/start" and self.bracket is not None:
-            self.writers.note_bracket(writer_id, self.bracket.compaction_id)
 
     def to_bytes(self) -> bytes:
         """Return a snapshot: about 1 KB for an idle session of a hundred nodes."""
@@ -213,7 +213,7 @@ class SessionState:
 def _time(item: Item) -> int:
     if isinstance(item, ChunkRun):
         return item.time + sum(item.dt)
-    return int_member(item, "time") or 0
+    return whole_member(item, "time") or 0
 
 
 def _is_end_seed(item: Item) -> bool:

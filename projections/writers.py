@@ -60,24 +60,17 @@ class Writers:
         """Return an independent copy."""
         return Writers(self.by_id.copy(), self.clock)
 
-    def record(self, batch: EventBatch) -> None:
-        """Note an admitted batch."""
-        self.clock = max(self.clock, batch.admitted_at)
-        entry = Appended(batch.first_seq, batch.next_seq, batch.epoch, batch.request_digest)
+    def record(self, batch: EventBatch, next_seq: int, compaction_id: str | None) -> None:
+        """Note an admitted batch, and the bracket that it opened or went on with, if any."""
+        if batch.admitted_at > self.clock:
+            self.clock = batch.admitted_at
+        recent = (Appended(batch.first_seq, next_seq, batch.epoch, batch.request_digest),)
         # Taken out and put back: the dict stays ordered by last activity.
         known = self.by_id.pop(batch.writer_id, None)
-        if known is None:
-            writer = Writer(batch.append_seq, self.clock, (entry,))
-        else:
-            recent = (*known.recent[1 - REMEMBERED_APPENDS :], entry)
-            writer = Writer(batch.append_seq, self.clock, recent, known.compaction_id)
-        self.by_id[batch.writer_id] = writer
-
-    def note_bracket(self, writer_id: str, compaction_id: str) -> None:
-        """Note which bracket a writer opened last."""
-        known = self.by_id.get(writer_id)
         if known is not None:
-            self.by_id[writer_id] = known._replace(compaction_id=compaction_id)
+            recent = known.recent[1 - REMEMBERED_APPENDS :] + recent
+            compaction_id = compaction_id or known.compaction_id
+        self.by_id[batch.writer_id] = Writer(batch.append_seq, self.clock, recent, compaction_id)
 
     def forget_idle(self, *keep: str | None) -> None:
         """Drop writers idle for longer than requests are retained, except those to keep."""

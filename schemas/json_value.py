@@ -58,3 +58,9 @@ def int_member(value: JsonValue, key: str) -> int | None:
     """Return a member that is an integer; None when it is missing or something else."""
     found = member(value, key)
     return found if isinstance(found, int) and not isinstance(found, bool) else None
+
+
+def whole_member(value: JsonValue, key: str) -> int | None:
+    """Return a member that is a safe integer, whole floats included; None for anything else."""
+    found = member(value, key)
+    return int(found) if is_safe_integer(found) else None  # type: ignore[arg-type]  # a number
