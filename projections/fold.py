@@ -11,7 +11,7 @@ from surfacelog.projections.meter import Measurement, Meter, MeterError
 from surfacelog.projections.pairing import pairing_delta
 from surfacelog.projections.request_header import canonical_header
 from surfacelog.projections.surface import Replacement, SurfaceFold
-from surfacelog.projections.tokens import message_price
+from surfacelog.projections.tokens import header_price, message_price
 from surfacelog.schemas.json_value import member
 from surfacelog.schemas.surface_form import is_surface_type
 
@@ -114,7 +114,7 @@ class LogFold:
             deltas=tuple(delta for _, _, delta in ordered),
             replacements=tuple(self._surface.replacements),
             header=self._header,
-            header_tokens=self._meter.header,
+            header_tokens=header_price(self._header),
             context=self._context,
             measurement=measurement,
             refusal=refusal,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from surfacelog.schemas.errors import SurfacelogError
 from surfacelog.schemas.json_equal import same_json
+from surfacelog.schemas.json_value import member
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,16 +33,21 @@ class InvariantError(SurfacelogError):
 
 
 def check_trace(trace: Trace, events: Iterable[JsonValue]) -> None:
-    """Feed a log to a trace; InvariantError at the first event that breaks it."""
+    """Feed a log to a trace; InvariantError at the first event that breaks it.
+
+    A null event has no seq: the error names the one before it. What is no object otherwise has
+    no type and no relation to anything.
+    """
+    last: JsonValue = None
     for event in events:
         if event is None:
-            raise InvariantError("an event is null")
-        if not isinstance(event, dict):
-            continue
+            raise InvariantError("an event is null", last)
+        last = member(event, "seq")
         try:
-            trace.take(event)
+            if isinstance(event, dict):
+                trace.take(event)
         except InvariantError as error:
-            raise InvariantError(error.message, event.get("seq")) from error
+            raise InvariantError(error.message, last) from error
 
 
 def data_of(event: JsonObject) -> JsonObject:

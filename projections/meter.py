@@ -80,6 +80,8 @@ class Meter:
         Never raises: a log that cannot be measured is refused by `measure`, and its surface is
         priced all the same.
         """
+        if event.get("type") == "request/header":
+            self._take_header(event)
         try:
             if self._refusal is None:
                 self._fold(event)
@@ -129,9 +131,7 @@ class Meter:
 
     def _fold(self, event: JsonObject) -> None:
         kind = event.get("type")
-        if kind == "request/header":
-            self._take_header(event)
-        elif kind == "step/start":
+        if kind == "step/start":
             self._start_step(event)
         elif kind == "step/end":
             self._end_step(event)

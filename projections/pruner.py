@@ -12,11 +12,17 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from surfacelog.projections.messages import message_of
 from surfacelog.projections.tokens import message_price
 from surfacelog.schemas.errors import CorruptLogError, SurfacelogError
-from surfacelog.schemas.json_value import list_member, member, object_member, text_member
+from surfacelog.schemas.json_value import (
+    is_safe_integer,
+    list_member,
+    member,
+    object_member,
+    text_member,
+)
 from surfacelog.schemas.utf16 import join_pairs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from surfacelog.schemas.json_value import JsonObject, JsonValue
 
@@ -49,6 +55,23 @@ class PrunePolicy:
             raise PruneConfigError(
                 f"head + marker + tail make {left}: at most the threshold, {self.threshold}"
             )
+
+
+def prune_policy(settings: Mapping[str, object]) -> PrunePolicy:
+    """Return the policy of settings named as its fields; one that is None has its default.
+
+    Raises PruneConfigError for an unknown name or a value that is no whole number.
+    """
+    given: dict[str, int] = {}
+    for name, value in settings.items():
+        if name not in ("threshold", "head", "tail"):
+            raise PruneConfigError(f"the pruner has no {name}: is it misspelled?")
+        if value is None:
+            continue
+        if not is_safe_integer(value):
+            raise PruneConfigError(f"{name} is a whole number of code points, not {value!r}")
+        given[name] = int(value)  # type: ignore[call-overload]  # a whole number: just checked
+    return PrunePolicy(**given)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
+from surfacelog.schemas.errors import CorruptLogError
 from surfacelog.schemas.json_text import js_dumps
 from surfacelog.schemas.json_value import member, object_member
 
@@ -53,13 +54,21 @@ def header_digest(header: JsonObject) -> str:
     return blake2b(_comparable(header).encode(), digest_size=16).hexdigest()
 
 
-def last_header(events: Iterable[JsonObject]) -> JsonObject | None:
-    """Return the canonical header in force at the end of a log; None before the first."""
-    header = None
+def last_header(events: Iterable[JsonValue]) -> JsonObject | None:
+    """Return the canonical header in force at the end of a log; None before the first.
+
+    Raises CorruptLogError for a null event and for a request/header without a header.
+    """
+    canonical = None
     for event in events:
-        if event.get("type") == "request/header":
-            header = canonical_header(member(event.get("data"), "header"))
-    return header
+        if event is None:
+            raise CorruptLogError("an event is null")
+        if member(event, "type") == "request/header":
+            header = member(member(event, "data"), "header")
+            if header is None:
+                raise CorruptLogError(f"request/header at seq {member(event, 'seq')} has none")
+            canonical = canonical_header(header)
+    return canonical
 
 
 def last_context(events: Iterable[JsonObject]) -> JsonObject | None:

@@ -11,17 +11,23 @@ from typing import TYPE_CHECKING, Final
 
 from surfacelog.projections.invariants import InvariantError, check_trace, data_of, names
 from surfacelog.schemas.json_text import js_dumps
-from surfacelog.schemas.json_value import list_member, member
+from surfacelog.schemas.json_value import member
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
 
     from surfacelog.schemas.json_value import JsonObject, JsonValue
 
 
-def check_session_invariants(events: Iterable[JsonValue]) -> None:
-    """Raise InvariantError for the first event that breaks a relation."""
+def check_session_invariants(events: Sequence[JsonValue], *, live: bool = False) -> None:
+    """Raise InvariantError for the first event that breaks a relation.
+
+    A live session takes no events that are texts or numbers; in a stored log they relate to
+    nothing and are for other checks to find.
+    """
     check_trace(SessionTrace(), events)
+    if live and not all(isinstance(event, dict | list) for event in events):
+        raise InvariantError("an event is no object")
 
 
 class SessionTrace:
@@ -101,12 +107,13 @@ class SessionTrace:
         data = data_of(event)
         message = data.get("message")
         source = member(message, "source")
-        blocks = list_member(message, "content")
-        if source is None or not blocks or blocks[0] is None:
+        content = member(message, "content")
+        block = content[0] if isinstance(content, list | str) and content else None
+        if source is None or block is None:
             raise InvariantError("a tool/result has a message with a source and a block")
         call = js_dumps(member(source, "callId"))
         not_started = member(data.get("error"), "code") == "TOOL_NOT_STARTED"
-        if call not in self._pending and not (not_started and member(blocks[0], "isError") is True):
+        if call not in self._pending and not (not_started and member(block, "isError") is True):
             raise InvariantError(f"a result for {call}, which is not pending in this step")
         self._pending.discard(call)
 

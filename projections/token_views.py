@@ -69,7 +69,7 @@ class TokenUsage:
 
 
 @dataclass(frozen=True, slots=True)
-class _Claim:
+class Claim:
     """The price of a span that the next event is to replace."""
 
     start: JsonValue
@@ -78,11 +78,14 @@ class _Claim:
 
 
 class SurfacePrice:
-    """The surface's price by logged shadow prices, O(1) in memory."""
+    """The surface's price by logged shadow prices, O(1) in memory.
+
+    `claim` is the price of the span that the next event is to replace, if one was just logged.
+    """
 
     def __init__(self) -> None:
         self.tokens = 0
-        self._claim: _Claim | None = None
+        self.claim: Claim | None = None
 
     def apply(self, event: JsonObject) -> None:
         """Take the next event; CorruptLogError for a price that is not of the span replaced."""
@@ -90,9 +93,9 @@ class SurfacePrice:
 
     def change(self, event: JsonObject) -> int:
         """Return what the event adds to the price, and remember the price that it announces."""
-        claim, self._claim = self._claim, None
+        claim, self.claim = self.claim, None
         if event.get("type") in ("compaction/summary", "compaction/prune"):
-            self._claim = _claim_of(event)
+            self.claim = _claim_of(event)
             return 0
         if not is_surface_type(event.get("type")) or "surfaceOp" not in event:
             return 0
@@ -139,12 +142,21 @@ class ContextPressure:
             self.sampled = self.surface.tokens
         self.surface.tokens += change
 
-    @property
-    def projected(self) -> int | None:
-        """What the next request's input is expected to be, not below 0."""
-        if self.pressure is None or self.sampled is None:
-            return None
-        return max(0, self.pressure + self.surface.tokens - self.sampled)
+    def view(self) -> JsonObject:
+        """Return {pressureTokens?, projectedTokens?, contextWindow?}, each where it is known.
+
+        `projectedTokens` is what the next request's input is expected to be, not below 0. Raises
+        CorruptLogError for a figure that no context can have.
+        """
+        view: JsonObject = {}
+        if self.pressure is not None and self.sampled is not None:
+            view["pressureTokens"] = self.pressure
+            view["projectedTokens"] = max(0, self.pressure + self.surface.tokens - self.sampled)
+        if self.window is not None:
+            view["contextWindow"] = self.window
+        if not all(map(is_count, view.values())) or self.window == 0:
+            raise CorruptLogError(f"the context pressure is {view}")
+        return view
 
 
 class ContextBreakdown:
@@ -162,6 +174,16 @@ class ContextBreakdown:
             header = canonical_header(member(event.get("data"), "header"))
             self.system = system_price(header.get("system"))
             self.tools = tools_price(header.get("tools"))
+
+    def view(self) -> JsonObject:
+        """Return {systemTokens, toolsTokens, messageTokens}; CorruptLogError for a negative one."""
+        if self.messages.tokens < 0:
+            raise CorruptLogError(f"the messages cost {self.messages.tokens} tokens")
+        return {
+            "systemTokens": self.system,
+            "toolsTokens": self.tools,
+            "messageTokens": self.messages.tokens,
+        }
 
 
 def _usage_of(event: JsonObject) -> JsonObject | None:
@@ -202,12 +224,12 @@ def _buckets(usage: JsonObject) -> Buckets:
     return buckets
 
 
-def _claim_of(event: JsonObject) -> _Claim:
+def _claim_of(event: JsonObject) -> Claim:
     data = event.get("data")
     span, tokens = member(data, "shadowedRange"), member(data, "shadowedTokenCount")
     if span is None or not isinstance(tokens, int | float):
         raise CorruptLogError(f"{event.get('type')} has no span or price")
-    return _Claim(member(span, "start"), member(span, "end"), int(tokens))
+    return Claim(member(span, "start"), member(span, "end"), int(tokens))
 
 
 def _strict_price(event: JsonObject) -> int:

@@ -36,16 +36,27 @@ def check_event(event: JsonValue) -> None:
     """
     if not isinstance(event, dict):
         raise _malformed("an event is an object")
-    if event.get("type") == "request/header-delta":
-        raise AdmissionError(
-            "unsupported_type", "request/header-delta is retired: write whole request/header events"
-        )
+    check_retired(event)
     _check_envelope(event)
     check = _DATA_CHECKS.get(event["type"])  # type: ignore[arg-type]  # a string: just checked
     if check is not None:
         check(event["data"])
     if replaced_range(event) is not None or is_surface_type(event["type"]):
         cited_seqs(event)
+
+
+def check_retired(event: JsonObject) -> None:
+    """Refuse what old writers wrote of request headers and nobody reads any more.
+
+    Raises AdmissionError `unsupported_type` for the header delta, `malformed` for the reason
+    "fallback".
+    """
+    if event.get("type") == "request/header-delta":
+        raise AdmissionError(
+            "unsupported_type", "request/header-delta is retired: write whole request/header events"
+        )
+    if event.get("type") == "request/header" and member(event.get("data"), "reason") == "fallback":
+        raise _malformed("the request/header reason 'fallback' is retired")
 
 
 def check_message_event(event: JsonObject) -> None:
@@ -130,8 +141,6 @@ def _check_request_header(data: JsonValue) -> None:
         raise _malformed("reasoningEffort is a non-empty string or absent")
     if isinstance(header, dict) and "adapterDefaults" in header:
         _check_adapter_defaults(header["adapterDefaults"], config)
-    if member(data, "reason") == "fallback":
-        raise _malformed("the request/header reason 'fallback' is retired")
 
 
 def _check_adapter_defaults(flags: JsonValue, config: JsonObject) -> None:
