@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from surfacelog.projections.checkpoint import checkpoint_message
+from surfacelog.projections.checkpoint import checkpoint_message, checkpoint_of
 from surfacelog.projections.compaction_range import compactable_range
 from surfacelog.projections.messages import tool_call_blocks
 from surfacelog.projections.pairing import is_balanced
@@ -68,7 +68,8 @@ def choose_span(
     """Return the span to compact: `wanted`, or all but a tail of about `retain_tokens`.
 
     The span never parts a tool call from its results (SEMANTICS 5). Raises NothingToCompactError
-    when there is no such span, or when it costs no more than a checkpoint that says nothing.
+    when there is no such span, when it costs no more than a checkpoint that says nothing, and
+    when there is nothing in it but a checkpoint.
     """
     deltas = [_pairing_delta(message) for _, message in nodes]
     seqs = [seq for seq, _ in nodes]
@@ -84,7 +85,10 @@ def choose_span(
             f"the span costs {tokens} tokens and the smallest checkpoint"
             f" {EMPTY_CHECKPOINT_TOKENS}: nothing would be gained"
         )
-    return Span(nodes[first : last + 1], nodes[last + 1 :], tokens)
+    span = Span(nodes[first : last + 1], nodes[last + 1 :], tokens)
+    if all(checkpoint_of(message) is not None for message in span.messages):
+        raise NothingToCompactError("the span is a checkpoint already: nothing was added to it")
+    return span
 
 
 def _positions(seqs: list[int], deltas: list[int], chosen: SeqRange) -> tuple[int, int]:

@@ -116,6 +116,13 @@ async def test_a_second_compaction_merges_the_first_checkpoint(bench: Bench) -> 
     assert checkpoints(bench) == [second.compaction_id]
 
 
+async def test_a_checkpoint_alone_is_not_compacted_again(bench: Bench) -> None:
+    await bench.compact()
+
+    with pytest.raises(NothingToCompactError, match="checkpoint already"):
+        await bench.compact()
+
+
 async def test_nothing_is_written_when_nothing_would_be_gained() -> None:
     bench = Bench()
     admitted(bench.session.owner(user("hi"), user("ho")))

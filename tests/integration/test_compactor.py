@@ -1,0 +1,194 @@
+"""Compactions on real services, from the request to the Surface and its waiters."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.integration.compaction_stack import Stack, connect
+from tests.live_session import (
+    assistant,
+    call,
+    result,
+    step_end,
+    step_start,
+    turn_end,
+    turn_start,
+    user,
+)
+from tests.processes import environment_of
+
+from surfacelog.projections.checkpoint import checkpoint_of, checkpoint_text
+from surfacelog.projections.conservation import nodes_digest
+from surfacelog.projections.messages import message_of
+from surfacelog.projections.summary_sections import missing_sections
+from surfacelog.projections.surface import fold_surface
+from surfacelog.schemas.event_types import COMPACTION_RECEIPT
+from surfacelog.schemas.json_value import member
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.processes import Spawner
+
+    from surfacelog.schemas.json_value import JsonObject
+    from surfacelog.schemas.settings import Settings
+
+pytestmark = pytest.mark.services
+
+LONG = "word " * 400
+OUTCOME_SECONDS = 30.0
+
+
+@pytest.fixture
+async def stack(settings: Settings, spawn: Spawner) -> AsyncIterator[Stack]:
+    for process in ("sequencer", "projector"):
+        spawn(process)
+    async with connect(settings) as stack:
+        yield stack
+
+
+async def write_long_session(stack: Stack, session_id: str) -> int:
+    """Write a turn worth compacting and leave the next one open; return the last seq."""
+    await stack.open(session_id)
+    await stack.owner(session_id, turn_start(), step_start(), user(LONG), assistant("c1"))
+    await stack.owner(session_id, call("c1"), result("c1", LONG), step_end(), turn_end())
+    receipt = await stack.owner(session_id, turn_start(2), user("go on"))
+    assert receipt.last_seq is not None
+    await stack.read(session_id, receipt.last_seq)
+    return receipt.last_seq
+
+
+async def test_one_compaction_while_500_events_are_appended(stack: Stack, spawn: Spawner) -> None:
+    spawn("compactor")
+    await write_long_session(stack, "busy")
+    before = await stack.surface.read("busy")
+
+    async def keep_writing() -> list[int]:
+        seqs = []
+        for n in range(125):
+            place = {"turn": 2, "step": n + 1}
+            receipt = await stack.owner(
+                "busy",
+                step_start(n + 1, 2),
+                user(f"message {n}"),
+                assistant(**place),
+                step_end(n + 1, 2),
+            )
+            assert receipt.first_seq is not None
+            seqs += [receipt.first_seq + 1, receipt.first_seq + 2]
+        return seqs
+
+    writing = asyncio.create_task(keep_writing())
+    request = await stack.compactions.request(
+        "busy", generation=before.generation, requested_by="test"
+    )
+    outcome = await stack.compactions.outcome(request, OUTCOME_SECONDS)
+    written = await writing
+
+    assert outcome.status == "compacted"
+    assert outcome.checkpoint_seq is not None
+    cut = await stack.check_surface("busy")
+    kept = [seq for seq in before.nodes if seq not in outcome.shadowed]
+    assert list(cut.nodes) == [outcome.checkpoint_seq, *kept, *written]
+    assert written[0] < outcome.checkpoint_seq < written[-1], "the writer did not overlap"
+    assert checkpoint_of(cut.messages[0]) == outcome.compaction_id
+    assert missing_sections(checkpoint_text(cut.messages[0])) == ()
+    check_receipt(await stack.events("busy"), outcome.checkpoint_seq)
+
+
+def check_receipt(events: list[JsonObject], checkpoint_seq: int) -> None:
+    """Compute every figure of a conservation receipt again from the log."""
+    receipt = events[checkpoint_seq + 1]
+    assert receipt["type"] == COMPACTION_RECEIPT
+    data = receipt["data"]
+
+    def nodes_at(seqs: object) -> list[tuple[int, JsonObject | None]]:
+        assert isinstance(seqs, list)
+        return [(seq, message_of(events[seq])) for seq in seqs]
+
+    as_of = member(data, "asOfSeq")
+    assert isinstance(as_of, int)
+    before = fold_surface(events[: as_of + 1])
+    after = fold_surface(events[: checkpoint_seq + 3])
+    shadowed, tail = member(data, "shadowedSeqs"), member(data, "tailSeqs")
+    assert isinstance(shadowed, list)
+    assert isinstance(tail, list)
+    assert before.nodes[: len(shadowed) + len(tail)] == [*shadowed, *tail]
+    assert after.nodes[: 1 + len(tail)] == [checkpoint_seq, *tail]
+    assert before.generation == member(data, "generation") == after.generation - 1
+    assert member(data, "shadowedDigest") == nodes_digest(nodes_at(shadowed))
+    digests = [member(data, "tailDigestBefore"), member(data, "tailDigestAfter")]
+    assert digests == [nodes_digest(nodes_at(tail))] * 2
+
+
+async def test_one_request_twice_and_two_workers_make_one_compaction(
+    stack: Stack, spawn: Spawner
+) -> None:
+    await write_long_session(stack, "twice")
+    request = await stack.compactions.request("twice", generation=0, requested_by="test")
+    await stack.compactions.send(request)
+    other = await stack.compactions.request("twice", generation=0, requested_by="other")
+    spawn("compactor")
+    spawn("compactor")
+
+    outcome = await stack.compactions.outcome(request, OUTCOME_SECONDS)
+    assert outcome.status == "compacted"
+    after = await stack.compactions.outcome(other, OUTCOME_SECONDS)
+    assert after.status == "nothing_to_do"
+    assert after.generation == 1
+    types = [event["type"] for event in await stack.events("twice")]
+    assert types.count("compaction/start") == types.count("compaction/end") == 1
+    await stack.check_surface("twice")
+
+
+async def test_the_command_line_shows_compacts_and_says_when_there_is_nothing_to_do(
+    stack: Stack, spawn: Spawner
+) -> None:
+    spawn("compactor")
+    await write_long_session(stack, "cli")
+    before = await stack.surface.read("cli")
+
+    dry = await surfacelog(stack.settings, "compact", "cli", "--dry-run")
+    assert dry == {
+        "range": {"start": before.nodes[0], "end": before.nodes[-2]},
+        "shadowed": list(before.nodes[:-1]),
+        "tokens_before": before.tokens.surface,
+    }
+    done = await surfacelog(stack.settings, "compact", "cli")
+    assert list(done) == [
+        "compaction_id",
+        "generation",
+        "shadowed",
+        "tokens_before",
+        "tokens_after",
+        "checkpoint_seq",
+    ]
+    after = await stack.check_surface("cli")
+    assert done["shadowed"] == dry["shadowed"]
+    assert done["tokens_after"] == after.tokens.surface < before.tokens.surface
+    assert done["generation"] == after.generation == 1
+
+    nothing = await surfacelog(stack.settings, "compact", "cli")
+    assert nothing["checkpoint_seq"] is None
+    assert nothing["tokens_after"] == nothing["tokens_before"] == after.tokens.surface
+    assert "nothing" in str(nothing["reason"])
+
+
+async def surfacelog(settings: Settings, *arguments: str) -> JsonObject:
+    """Run a command and return the JSON object that it prints."""
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-m", "surfacelog.processors.cli.main", *arguments, "--json"],
+        env=environment_of(settings),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    printed = json.loads(done.stdout)
+    assert isinstance(printed, dict)
+    return printed
