@@ -7,15 +7,15 @@ the size) is checked before.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from surfacelog.projections.admission_items import check_items
 from surfacelog.projections.admission_open import plan_opening, repaired
 from surfacelog.projections.session_state import SessionState
 from surfacelog.schemas.citations import resolve_citations
 from surfacelog.schemas.errors import AdmissionError
+from surfacelog.schemas.ids import ID_PATTERN, is_valid_id
 from surfacelog.schemas.records import ChunkRun, EventBatch
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from surfacelog.projections.admission_open import Opening
     from surfacelog.schemas.event_types import Role
     from surfacelog.schemas.records import AppendRequest, Expectation, Item
-
-_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +88,9 @@ def _check_identity(
     # The ids of a known session and writer were checked when they first came.
     if state is None or request.writer_id not in state.writers.by_id:
         for name, value in (("session", request.session_id), ("writer", request.writer_id)):
-            if _ID.fullmatch(value) is None:
+            if not is_valid_id(value):
                 raise AdmissionError(
-                    "malformed", f"the {name} id {value[:140]!r} does not match {_ID.pattern}"
+                    "malformed", f"the {name} id {value[:140]!r} does not match {ID_PATTERN}"
                 )
     if request.role not in topic_role_set:
         raise AdmissionError(

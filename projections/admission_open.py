@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from surfacelog.projections.admission_roles import OPENING_ROLES
-from surfacelog.schemas.errors import AdmissionError
+from surfacelog.projections.closers import turn_closers
+from surfacelog.schemas.errors import AdmissionError, UnsupportedLogError
 from surfacelog.schemas.records import Opened
+from surfacelog.schemas.session_header import FORMAT_VERSION, check_version
 
 if TYPE_CHECKING:
     from surfacelog.projections.session_state import SessionState
@@ -51,10 +53,20 @@ def repairs(state: SessionState) -> tuple[JsonObject, ...]:
 
     None for a log without events; no end-seed where the log ends with one (SEMANTICS 8).
     """
-    if state.next_seq == 0 or state.ends_with_seed:
+    if state.next_seq == 0:
+        return ()
+    open_turn = state.loop.open_turn()
+    closers: list[JsonObject] = []
+    if open_turn is not None:
+        closers = turn_closers(open_turn, state.next_seq, state.last_time)
+    elif state.ends_with_seed:
         return ()
     end_seed: JsonObject = {"type": "session/end-seed", "time": state.last_time, "data": {}}
-    return (end_seed,)
+    return (*map(_without_seq, closers), end_seed)
+
+
+def _without_seq(event: JsonObject) -> JsonObject:
+    return {name: value for name, value in event.items() if name != "seq"}
 
 
 def _end_of_load(state: SessionState, request: AppendRequest, wish: Open) -> Opened:
@@ -71,8 +83,11 @@ def _end_of_load(state: SessionState, request: AppendRequest, wish: Open) -> Ope
 
 
 def _check_header(header: JsonObject) -> None:
-    version = header.get("version")
-    if version != 0:
+    try:
+        check_version(header)
+    except UnsupportedLogError as error:
+        raise AdmissionError("unsupported_version", error.message) from error
+    if header.get("version") != FORMAT_VERSION:
         raise AdmissionError(
-            "unsupported_version", f"the session header has version {version!r}: write version 0"
+            "malformed", f"the session header has no version: write version {FORMAT_VERSION}"
         )

@@ -9,9 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from surfacelog.projections.closers import OpenCall, OpenTurn
 from surfacelog.projections.messages import message_of, tool_call_blocks
 from surfacelog.schemas.errors import AdmissionError
 from surfacelog.schemas.json_value import (
+    list_member,
+    member,
+    object_member,
+    text_member,
+    whole_member,
+)
     object_member,
     text_member,
     whole_member,
@@ -62,6 +69,16 @@ class AgentLoop:
         loop = cls()
         loop.turn, loop.step, loop.last_turn, loop.last_step, loop.pending, loop.unanswered = value
         return loop
+
+    def open_turn(self) -> OpenTurn | None:
+        """Return what crash closers would have to close, None when no turn is open."""
+        if self.turn is None:
+            return None
+        calls = {
+            call_id: OpenCall(call_id, self.step, self.pending.get(call_id))
+            for call_id in self.unanswered
+        }
+        return OpenTurn(self.turn, self.step, calls)
 
     def check(self, event: JsonObject) -> None:
         """Raise AdmissionError `turn`, `step` or `pairing` when a live session refuses it."""
@@ -214,7 +231,9 @@ def result_call_id(event: JsonObject) -> str | None:
 
 
 def _not_started(event: JsonObject) -> bool:
-    return object_member(event["data"], "error").get("code") == NOT_STARTED
+    code = object_member(event["data"], "error").get("code")
+    blocks = list_member(message_of(event), "content")
+    return code == NOT_STARTED and any(member(block, "isError") is True for block in blocks)
 
 
 def _listed(call_ids: list[str]) -> str:

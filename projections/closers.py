@@ -32,17 +32,21 @@ UNKNOWN_TEXT: Final = (
 
 
 @dataclass(slots=True)
-class _Call:
+class OpenCall:
+    """A tool call without a result. `seq` is its tool/call's; None when it was not started."""
+
     call_id: JsonValue
     step: JsonValue
     seq: int | None = None
 
 
 @dataclass(slots=True)
-class _OpenTurn:
+class OpenTurn:
+    """What is open at the end of a log: the turn, its step if any, the calls by id, in order."""
+
     turn: JsonValue
     step: JsonValue = None
-    calls: dict[str, _Call] = field(default_factory=dict)
+    calls: dict[str, OpenCall] = field(default_factory=dict)
 
 
 def crash_closers(events: Iterable[JsonValue]) -> list[JsonObject]:
@@ -51,7 +55,7 @@ def crash_closers(events: Iterable[JsonValue]) -> list[JsonObject]:
     Compaction brackets are not closed. Raises CorruptLogError for events too malformed to tell
     what is open.
     """
-    open_turn: _OpenTurn | None = None
+    open_turn: OpenTurn | None = None
     last: JsonObject = {}
     for event in events:
         if not isinstance(event, dict):
@@ -61,17 +65,35 @@ def crash_closers(events: Iterable[JsonValue]) -> list[JsonObject]:
         last = event
         kind = event.get("type")
         if kind == "turn/start":
-            open_turn = _OpenTurn(_member(event, "turn"))
+            open_turn = OpenTurn(_member(event, "turn"))
         elif kind == "turn/end":
             open_turn = None
         else:
             open_turn = _advance(open_turn, event)
-    return [] if open_turn is None else _closers(open_turn, last)
+    if open_turn is None:
+        return []
+    last_seq = last.get("seq")
+    if not is_safe_integer(last_seq):
+        raise CorruptLogError("the last event has no seq: nothing can follow it")
+    return turn_closers(open_turn, int(last_seq) + 1, last.get("time"))  # type: ignore[arg-type]  # a number
 
 
-def _advance(turn: _OpenTurn | None, event: JsonObject) -> _OpenTurn | None:
+def turn_closers(turn: OpenTurn, seq: int, time: JsonValue) -> list[JsonObject]:
+    """Return the events, from `seq` on, that close the turn; `time` is the log's last event's."""
+    closers: list[JsonObject] = []
+    for call in turn.calls.values():
+        closers.append(_error_result(turn, call, seq + len(closers), time))
+    if turn.step is not None:
+        data: JsonObject = {"turn": turn.turn, "step": turn.step}
+        closers.append(_event("step/end", seq + len(closers), time, data))
+    data = {"turn": turn.turn, "reason": {"kind": "interrupted"}}
+    closers.append(_event("turn/end", seq + len(closers), time, data))
+    return closers
+
+
+def _advance(turn: OpenTurn | None, event: JsonObject) -> OpenTurn | None:
     """Fold an event; outside a turn too, where calls and steps are lost but must make sense."""
-    state = turn or _OpenTurn(None)
+    state = turn or OpenTurn(None)
     kind = event.get("type")
     if kind == "step/start":
         state.step = _member(event, "step")
@@ -92,7 +114,7 @@ def _advance(turn: _OpenTurn | None, event: JsonObject) -> _OpenTurn | None:
     return turn
 
 
-def _add_calls(state: _OpenTurn, event: JsonObject) -> None:
+def _add_calls(state: OpenTurn, event: JsonObject) -> None:
     message = _message(event)
     content = member(message, "content")
     if not isinstance(message, dict) or not isinstance(content, list | str) or None in content:
@@ -100,7 +122,7 @@ def _add_calls(state: _OpenTurn, event: JsonObject) -> None:
     for block in tool_call_blocks(message):
         call_id = block.get("id")
         key = js_dumps(call_id)
-        call = state.calls.setdefault(key, _Call(call_id, None))
+        call = state.calls.setdefault(key, OpenCall(call_id, None))
         call.step, call.seq = _member(event, "step"), None
 
 
@@ -118,23 +140,7 @@ def _member(event: JsonObject, name: str) -> JsonValue:
     return member(data, name)
 
 
-def _closers(turn: _OpenTurn, last: JsonObject) -> list[JsonObject]:
-    last_seq = last.get("seq")
-    if not is_safe_integer(last_seq):
-        raise CorruptLogError("the last event has no seq: nothing can follow it")
-    seq, time = int(last_seq) + 1, last.get("time")  # type: ignore[arg-type]  # a number
-    closers: list[JsonObject] = []
-    for call in turn.calls.values():
-        closers.append(_error_result(turn, call, seq + len(closers), time))
-    if turn.step is not None:
-        data: JsonObject = {"turn": turn.turn, "step": turn.step}
-        closers.append(_event("step/end", seq + len(closers), time, data))
-    data = {"turn": turn.turn, "reason": {"kind": "interrupted"}}
-    closers.append(_event("turn/end", seq + len(closers), time, data))
-    return closers
-
-
-def _error_result(turn: _OpenTurn, call: _Call, seq: int, time: JsonValue) -> JsonObject:
+def _error_result(turn: OpenTurn, call: OpenCall, seq: int, time: JsonValue) -> JsonObject:
     started = call.seq is not None
     text = UNKNOWN_TEXT if started else NOT_STARTED_TEXT
     block: JsonObject = {"type": "tool-result", "toolCallId": call.call_id, "isError": True}

@@ -64,9 +64,10 @@ class Writers:
         """Note an admitted batch, and the bracket that it opened or went on with, if any."""
         if batch.admitted_at > self.clock:
             self.clock = batch.admitted_at
-        recent = (Appended(batch.first_seq, next_seq, batch.epoch, batch.request_digest),)
+        entry = Appended(batch.first_seq, next_seq, batch.epoch, batch.request_digest)
         # Taken out and put back: the dict stays ordered by last activity.
         known = self.by_id.pop(batch.writer_id, None)
+        recent: tuple[Appended, ...] = (entry,)
         if known is not None:
             recent = known.recent[1 - REMEMBERED_APPENDS :] + recent
             compaction_id = compaction_id or known.compaction_id

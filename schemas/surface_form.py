@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from surfacelog.schemas.errors import AdmissionError
 from surfacelog.schemas.event_types import SURFACE_TYPES
-from surfacelog.schemas.json_value import is_count
+from surfacelog.schemas.json_value import MAX_SAFE_INTEGER, is_count
 from surfacelog.schemas.records import SeqRange
 
 if TYPE_CHECKING:
@@ -57,13 +57,20 @@ def cited_seqs(event: JsonObject) -> frozenset[int]:
     if "sourceEventSeqs" not in event:
         return frozenset()
     sources = event["sourceEventSeqs"]
-    if not isinstance(sources, list) or not all(map(is_count, sources)):
+    if not isinstance(sources, list) or not _are_seqs(sources):
         raise AdmissionError("surface.sources", "sourceEventSeqs is a list of seqs")
     if not sources and event.get("type") != "assistant/message":
         raise AdmissionError(
             "surface.sources", "empty sourceEventSeqs: leave it out (only an assistant may)"
         )
-    cited = frozenset(int(seq) for seq in sources)  # type: ignore[arg-type]  # counts: checked
+    cited = frozenset(map(int, sources))  # type: ignore[arg-type]  # counts: checked
     if len(cited) != len(sources):
         raise AdmissionError("surface.sources", "sourceEventSeqs names a seq twice")
     return cited
+
+
+def _are_seqs(sources: list[JsonValue]) -> bool:
+    if {*map(type, sources)} == {int}:
+        # An assistant message cites hundreds of chunks: plain integers are compared all at once.
+        return min(sources) >= 0 and max(sources) <= MAX_SAFE_INTEGER  # type: ignore[type-var, operator]  # integers
+    return all(map(is_count, sources))
