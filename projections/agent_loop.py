@@ -19,10 +19,6 @@ from surfacelog.schemas.json_value import (
     text_member,
     whole_member,
 )
-    object_member,
-    text_member,
-    whole_member,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
