@@ -9,7 +9,7 @@ from typing import Final
 import typer
 from typer.exceptions import TyperException
 
-from surfacelog.processors.cli import compact, run, stack
+from surfacelog.processors.cli import compact, fold, run, stack
 from surfacelog.processors.cli.output import prepare_stdout, print_error, print_line
 from surfacelog.schemas.errors import SurfacelogError
 
@@ -27,6 +27,7 @@ app = typer.Typer(
 app.add_typer(stack.app, name="stack")
 app.add_typer(run.app, name="run")
 app.command()(compact.compact)
+app.command()(fold.fold)
 
 
 class UsageError(SurfacelogError):
