@@ -11,6 +11,7 @@ from confluent_kafka import (
     OFFSET_BEGINNING,
     Consumer,
     IsolationLevel,
+    KafkaError,
     KafkaException,
     TopicPartition,
 )
@@ -26,6 +27,8 @@ from surfacelog.schemas.topics import partition_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from confluent_kafka import Message
 
     from surfacelog.schemas.codec import Codec
     from surfacelog.schemas.json_value import JsonObject
@@ -87,8 +90,9 @@ class LogReader:
         """Give (Kafka offset, batch) of every append that holds a seq of `first` to `last`.
 
         Appends without events count by the seq at which they stand. `last` None means the end of
-        the log; from the next seq on there is nothing yet. Raises NotFoundError when the session
-        has no append or its next seq is less than `first`, CorruptLogError when seqs are missing, ServiceError when Kafka does not answer.
+        the log; from the session's next seq on there is nothing yet. Raises NotFoundError when
+        the session has no append or ends before `first`, CorruptLogError when seqs are missing,
+        ServiceError when Kafka does not answer.
         """
         start = self._indexed_offset(session_id, first)
         next_seq: int | None = None
@@ -163,14 +167,15 @@ class LogReader:
             consumer.assign([place])
             position, deadline = max(start, 0), time.monotonic() + STALLED_SECONDS
             while position < end:
-                for message in consumer.consume(POLL_RECORDS, POLL_SECONDS):
-                    if message.error():
-                        raise ServiceError(f"{topic}[{partition}]: {message.error()}")
-                    offset, value = message.offset(), message.value()
-                    if offset is not None and offset < end and message.key() == key and value:
-                        yield offset, value
+                reached = position
+                for message in _arrived(consumer):
+                    reached = _offset(message)
+                    if message.error() is None and reached < end and message.key() == key:
+                        value = message.value()
+                        assert value is not None  # batches are never deleted one by one
+                        yield reached, value
                 # Markers and aborted records move it too, so it passes the end without a record.
-                reached = consumer.position([place])[0].offset
+                reached = max(reached, consumer.position([place])[0].offset)
                 if reached > position:
                     position, deadline = reached, time.monotonic() + STALLED_SECONDS
                 elif time.monotonic() > deadline:
@@ -216,9 +221,26 @@ class LogReader:
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,
                 "auto.offset.reset": "error",
+                "enable.partition.eof": True,
                 "fetch.wait.max.ms": 100,
             }
         )
+
+
+def _arrived(consumer: Consumer) -> list[Message]:
+    """Return what comes next, without a wait for more; the end of the partition comes too."""
+    first = consumer.poll(POLL_SECONDS)
+    messages = [] if first is None else [first, *consumer.consume(POLL_RECORDS, 0)]
+    for message in messages:
+        error = message.error()
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:
+            raise ServiceError(f"the log cannot be read: {error}")
+    return messages
+
+
+def _offset(message: Message) -> int:
+    offset = message.offset()
+    return -1 if offset is None else offset
 
 
 def _check_next(batch: EventBatch, expected: int | None, *, from_start: bool) -> None:
