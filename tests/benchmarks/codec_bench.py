@@ -88,7 +88,7 @@ def _batch(request: AppendRequest, head: bytes) -> EventBatch:
     )
 
 
-def _best(call: Callable[[], object], number: int = 200, rounds: int = 40) -> float:
+def _best(call: Callable[[], object], number: int = 20, rounds: int = 400) -> float:
     return min(repeat(call, number=number, repeat=rounds)) / number * 1e6
 
 
