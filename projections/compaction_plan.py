@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from surfacelog.projections.checkpoint import checkpoint_message, checkpoint_of
 from surfacelog.projections.compaction_range import compactable_range
+from surfacelog.projections.compaction_region import PricedSurface, RegionError, select_region
 from surfacelog.projections.messages import tool_call_blocks
-from surfacelog.projections.pairing import is_balanced
 from surfacelog.projections.summary_sections import render
 from surfacelog.projections.tokens import message_price
 from surfacelog.schemas.errors import SurfacelogError
@@ -18,6 +18,7 @@ from surfacelog.schemas.records import SeqRange
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from surfacelog.projections.compaction_region import Region
     from surfacelog.schemas.json_value import JsonObject
 
 Nodes = tuple[tuple[int, "JsonObject | None"], ...]
@@ -33,12 +34,12 @@ class NothingToCompactError(SurfacelogError):
 class Span:
     """A balanced span of the Surface and the tail behind it.
 
-    `nodes` and `tail` are (seq, message) in surface order; `tokens` is the span's price.
+    `nodes`, those of the region, and `tail` are (seq, message) in surface order.
     """
 
+    region: Region
     nodes: Nodes
     tail: Nodes
-    tokens: int
 
     @property
     def range(self) -> SeqRange:
@@ -48,7 +49,12 @@ class Span:
     @property
     def seqs(self) -> tuple[int, ...]:
         """The node seqs in surface order."""
-        return tuple(seq for seq, _ in self.nodes)
+        return self.region.seqs
+
+    @property
+    def tokens(self) -> int:
+        """What the span costs."""
+        return self.region.tokens
 
     @property
     def messages(self) -> tuple[JsonObject, ...]:
@@ -78,28 +84,21 @@ def choose_span(
         raise NothingToCompactError(
             "nothing can be compacted: the last node stays, and no cut before it is balanced"
         )
-    first, last = _positions(seqs, deltas, chosen)
-    tokens = sum(prices[first : last + 1])
-    if tokens <= EMPTY_CHECKPOINT_TOKENS:
+    try:
+        region = select_region(PricedSurface(tuple(seqs), tuple(prices), tuple(deltas)), chosen)
+    except RegionError as error:
+        raise NothingToCompactError(error.message) from error
+    if region.tokens <= EMPTY_CHECKPOINT_TOKENS:
         raise NothingToCompactError(
-            f"the span costs {tokens} tokens and the smallest checkpoint"
+            f"the span costs {region.tokens} tokens and the smallest checkpoint"
             f" {EMPTY_CHECKPOINT_TOKENS}: nothing would be gained"
         )
-    span = Span(nodes[first : last + 1], nodes[last + 1 :], tokens)
+    first = seqs.index(chosen.start)
+    behind = first + len(region.seqs)
+    span = Span(region, nodes[first:behind], nodes[behind:])
     if all(checkpoint_of(message) is not None for message in span.messages):
         raise NothingToCompactError("the span is a checkpoint already: nothing was added to it")
     return span
-
-
-def _positions(seqs: list[int], deltas: list[int], chosen: SeqRange) -> tuple[int, int]:
-    if chosen.start not in seqs or chosen.end not in seqs:
-        raise NothingToCompactError(f"{chosen.start}..{chosen.end} is no span of the Surface now")
-    first, last = seqs.index(chosen.start), seqs.index(chosen.end)
-    if first > last or not is_balanced(deltas, first, last):
-        raise NothingToCompactError(
-            f"{chosen.start}..{chosen.end} would part tool calls from their results"
-        )
-    return first, last
 
 
 def _pairing_delta(message: JsonObject | None) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from surfacelog.processors.compactor.failures import CompactionFailedError
-from surfacelog.processors.summarizers.protocol import SummaryError
 from surfacelog.projections.checkpoint import checkpoint_message
+from surfacelog.projections.compaction_region import check_smaller
 from surfacelog.projections.conservation import ConservationReceipt, nodes_digest
 from surfacelog.projections.tokens import message_price
 from surfacelog.schemas.compaction_outcome import CompactionOutcome
@@ -20,17 +20,6 @@ if TYPE_CHECKING:
     from surfacelog.schemas.records import CompactionRequest
 
 
-def checkpoint_tokens(summary: Summary, span: Span) -> int:
-    """Return what the summary costs, framed; raises SummaryError unless the span costs more."""
-    tokens = message_price(checkpoint_message("", summary.blocks, message_id=""))
-    if tokens >= span.tokens:
-        raise SummaryError(
-            "summary is not smaller than the shadowed content"
-            f" ({tokens} estimated framed tokens >= {span.tokens})"
-        )
-    return tokens
-
-
 def conservation_receipt(
     request: CompactionRequest,
     compaction_id: str,
@@ -42,7 +31,7 @@ def conservation_receipt(
     """Account for a compaction on the Surface as it is right before publishing.
 
     Raises CompactionFailedError `changed` when span and tail do not stand there one behind the
-    other, SummaryError when nothing would be gained.
+    other, SummaryTooLargeError when nothing would be gained.
     """
     nodes = surface_nodes(cut)
     first = cut.nodes.index(span.seqs[0]) if span.seqs[0] in cut.nodes else len(nodes)
@@ -50,6 +39,8 @@ def conservation_receipt(
     tail = nodes[behind : behind + len(span.tail)]
     if nodes[first:behind] != span.nodes or nodes_digest(tail) != nodes_digest(span.tail):
         raise CompactionFailedError("changed", "the Surface changed while it was summarized")
+    checkpoint = message_price(checkpoint_message("", summary.blocks, message_id=""))
+    check_smaller(checkpoint, span.region)
     return ConservationReceipt(
         compaction_id=compaction_id,
         request_id=request.request_id,
@@ -59,7 +50,7 @@ def conservation_receipt(
         shadowed_seqs=span.seqs,
         shadowed_digest=nodes_digest(span.nodes),
         shadowed_tokens=span.tokens,
-        checkpoint_tokens=checkpoint_tokens(summary, span),
+        checkpoint_tokens=checkpoint,
         tokens_before=cut.tokens.surface,
         tail_seqs=tuple(seq for seq, _ in span.tail),
         tail_digest_before=nodes_digest(span.tail),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from surfacelog.processors.compactor.lock import LockLostError
 from surfacelog.processors.summarizers.protocol import SummaryError
+from surfacelog.projections.compaction_region import SummaryTooLargeError
 from surfacelog.schemas.errors import SurfacelogError
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def classified(error: Exception) -> CompactionFailedError:
     """
     if isinstance(error, CompactionFailedError):
         return error
-    if isinstance(error, SummaryError):
+    if isinstance(error, SummaryError | SummaryTooLargeError):
         return CompactionFailedError("summary", error.message)
     if isinstance(error, LockLostError):
         return CompactionFailedError("cancelled", error.message, repeat=True)

@@ -120,5 +120,7 @@ def _config(settings: Settings) -> dict[str, str | int | bool]:
         "group.id": f"{settings.namespace}.compactor",
         "enable.auto.commit": False,
         "auto.offset.reset": "earliest",
+        # A killed worker's requests go to another one after this time.
+        "session.timeout.ms": 6000,
         "fetch.wait.max.ms": 100,
     }

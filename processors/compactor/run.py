@@ -17,6 +17,7 @@ from surfacelog.processors.compactor.span_log import SpanLog
 from surfacelog.processors.compactor.worker import Worker
 from surfacelog.processors.health import READY
 from surfacelog.processors.summarizers.extractive import ExtractiveSummarizer
+from surfacelog.processors.summarizers.kept import KeptSummarizer
 from surfacelog.producers.append_client import AppendClient
 from surfacelog.producers.bootstrap import create_namespace
 from surfacelog.projections.keys import Keys
@@ -64,7 +65,7 @@ async def _worker(settings: Settings, stopping: asyncio.Event, opened: AsyncExit
         surface=surface,
         log=SpanLog(LogReader(settings, codec, SessionIndex(settings))),
         sender=sender,
-        summarizer=ExtractiveSummarizer(),
+        summarizer=KeptSummarizer(ExtractiveSummarizer(), calls, keys),
         stopping=stopping,
     )
     requests = Requests(tools, calls, keys, Outcomes(calls, keys))

@@ -1,0 +1,70 @@
+"""Summaries are paid for once: what came back is kept in Redis until it is published (DESIGN 7)."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from surfacelog.processors.summarizers.protocol import Summary
+from surfacelog.schemas.failpoints import failpoint
+from surfacelog.schemas.json_text import dumps, loads
+
+if TYPE_CHECKING:
+    from surfacelog.processors.summarizers.protocol import Summarizer, SummaryRequest
+    from surfacelog.projections.keys import Keys
+    from surfacelog.projections.redis_calls import RedisCalls
+
+KEPT_SECONDS: Final = 60 * 60
+
+
+class KeptSummarizer:
+    """A summarizer that answers from Redis what it has answered before, in any worker.
+
+    A result is found under the digest of the span and of all that can change the summary. The
+    calls are counted before they are made, so `attempts` also tells of those whose worker died.
+    """
+
+    def __init__(self, summarizer: Summarizer, calls: RedisCalls, keys: Keys) -> None:
+        self._summarizer = summarizer
+        self._calls = calls
+        self._keys = keys
+
+    @property
+    def identity(self) -> str:
+        """That of the summarizer behind it."""
+        return self._summarizer.identity
+
+    async def summarize(self, request: SummaryRequest) -> Summary:
+        """Return the kept summary, or have it made and keep it."""
+        key = self._keys.kept_summary(request.session_id, self._digest(request))
+        kept = await self._calls.one(("HGET", key, "summary"))
+        if kept is not None:
+            return _from_text(kept.decode())
+        called, _ = await self._calls.run(
+            [("HINCRBY", key, "calls", 1), ("EXPIRE", key, KEPT_SECONDS)]
+        )
+        made = await self._summarizer.summarize(request)
+        summary = replace(made, attempts=made.attempts + int(called) - 1)
+        await self._calls.one(("HSET", key, "summary", _to_text(summary)))
+        failpoint("compactor-kept")
+        return summary
+
+    def _digest(self, request: SummaryRequest) -> str:
+        parts = [
+            self.identity,
+            request.max_tokens,
+            request.header,
+            list(request.messages),
+        ]
+        return hashlib.sha256(dumps(parts).encode()).hexdigest()[:32]
+
+
+def _to_text(summary: Summary) -> str:
+    fields: dict[str, Any] = asdict(summary)
+    return dumps({name: list(v) if isinstance(v, tuple) else v for name, v in fields.items()})
+
+
+def _from_text(text: str) -> Summary:
+    fields: Any = loads(text)
+    return Summary(**{n: tuple(v) if isinstance(v, list) else v for n, v in fields.items()})
