@@ -63,7 +63,7 @@ class Sequencer:
         self.partitions: dict[int, Partition] = {}
         self._settings = settings
         self._tuning = tuning
-        self._group = group
+        self.group = group
         self._restore = restore
         self._batches = batches
         self._lag = lag
@@ -78,21 +78,21 @@ class Sequencer:
         cannot be replayed.
         """
         self._batches.start()
-        self._group.join(self._give_up, self._drop)
+        self.group.join(self._give_up, self._drop)
         try:
             while not self._stop.is_set():
                 self.turn()
             self._give_up()
         finally:
             self._drop()
-            self._group.leave()
+            self.group.leave()
 
     def turn(self) -> None:
         """Do the next thing: take partitions over, or commit what waits."""
-        if self._seen_changes != self._group.changes:
+        if self._seen_changes != self.group.changes:
             self._take_over()
         waiting = self._batches.has_round(self.partitions)
-        records = self._group.fetch(
+        records = self.group.fetch(
             self._tuning.batch_appends, 0 if waiting else self._tuning.poll_seconds
         )
         for chunk in in_chunks(records, self._tuning.batch_bytes):
@@ -116,12 +116,12 @@ class Sequencer:
 
     def _take_over(self) -> None:
         """Restore what the group gave us, if that can be worked on."""
-        self._seen_changes = self._group.changes
-        if self._group.assigned is None:
+        self._seen_changes = self.group.changes
+        if self.group.assigned is None:
             return
         started = time.monotonic()
         try:
-            numbers = owned_numbers(self._group.assigned, self._settings.topics, self._pinned)
+            numbers = owned_numbers(self.group.assigned, self._settings.topics, self._pinned)
             self.partitions = self._restore.partitions(numbers, self._pulse)
         except AssignmentError as error:
             _log.error("assignment refused: waiting for another one", reason=error.message)
@@ -136,13 +136,13 @@ class Sequencer:
         _log.info("ready", partitions=sorted(numbers), seconds=round(seconds, 3))
 
     def _pulse(self) -> None:
-        self._group.pulse()
-        if self._stop.is_set() or self._seen_changes != self._group.changes:
+        self.group.pulse()
+        if self._stop.is_set() or self._seen_changes != self.group.changes:
             raise InterruptedRestoreError("the partitions changed, or it is time to stop")
 
     def _read_on(self) -> None:
         """Fetch from where the last committed transaction stopped."""
-        self._group.read_from(
+        self.group.read_from(
             [
                 TopicPartition(topic, partition.number, offset)
                 for partition in self.partitions.values()
