@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from surfacelog.projections.admission_roles import CHUNK_ROLES, check_role
 from surfacelog.projections.compaction_bracket import check_bracket, is_replacement
 from surfacelog.projections.session_state import EFFECTIVE_TYPES
+from surfacelog.schemas.chunk_runs import check_run
 from surfacelog.schemas.citations import resolve_citations
 from surfacelog.schemas.errors import AdmissionError
 from surfacelog.schemas.event_rules import check_event, check_known_type
@@ -63,17 +64,10 @@ def _check_form(event: JsonObject) -> None:
 def _check_run(state: SessionState, role: Role, run: ChunkRun) -> None:
     if role not in CHUNK_ROLES:
         raise AdmissionError("role", f"the {role} may not write assistant/chunk")
-    if not run.deltas or len(run.dt) != len(run.deltas) - 1:
-        raise AdmissionError(
-            "malformed", f"a chunk run of {len(run.deltas)} deltas and {len(run.dt)} differences"
-        )
-    if (run.kind == "tool-call") != (run.call_id is not None) or (
-        run.name is not None and run.call_id is None
-    ):
-        raise AdmissionError(
-            "malformed",
-            f"a {run.kind} chunk run with call_id {run.call_id!r}: tool calls alone have one",
-        )
+    try:
+        check_run(run)
+    except ValueError as error:
+        raise AdmissionError("malformed", str(error)) from error
     if role != "importer":
         state.loop.check_place(run.turn, run.step, "a chunk run")
 
