@@ -77,7 +77,9 @@ class AppendClient:
         return client
 
     async def start(self) -> None:
-        """Connect. Raises NamespaceError when there is no such namespace, ServiceError."""
+        """Connect; safe to repeat. Raises NamespaceError when there is no such namespace, ServiceError."""
+        if self._poller is not None:
+            return
         self._loop = asyncio.get_running_loop()
         self._partitions = await asyncio.to_thread(pinned_partitions, self.settings)
         self._producer = Producer(
@@ -106,6 +108,7 @@ class AppendClient:
         await asyncio.to_thread(self._producer.flush, CLOSE_SECONDS)
         self._stopping.set()
         await asyncio.to_thread(self._poller.join)
+        del self._producer  # its connections and threads end with it
         for stream in self._streams.values():
             stream.cancel()
         await asyncio.gather(*self._streams.values(), return_exceptions=True)

@@ -83,6 +83,11 @@ class SessionWriter:
         self._last_turn: int | None = None
         self._reader: SurfaceReader | None = None
 
+    @property
+    def unacknowledged(self) -> int:
+        """Appends that were sent and have no receipt yet."""
+        return sum(not sent.receipt.done() for sent in self._unsettled)
+
     @classmethod
     @asynccontextmanager
     async def open(
@@ -142,6 +147,16 @@ class SessionWriter:
             await self._send_streamed()
         elif self._send_due is None:
             self._send_due = asyncio.create_task(self._send_when_due())
+
+    async def restart_response(self) -> None:
+        """Give up the response that is being streamed: the model is called again.
+
+        Its chunks stay in the log, and the next assistant/message does not cite them. Raises
+        AppendRefused (of an earlier append).
+        """
+        async with self._order:
+            await self._send_chunks()
+            self._response.clear()
 
     async def append_response(self, event: JsonObject) -> AppendHandle:
         """Append an assistant/message that cites every chunk streamed since the last one.

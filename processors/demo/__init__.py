@@ -1,0 +1,1 @@
+"""The demo: recorded agents write, one session is compacted, the sequencer dies, all is proved."""
