@@ -77,7 +77,7 @@ class AppendClient:
         return client
 
     async def start(self) -> None:
-        """Connect; safe to repeat. Raises NamespaceError when there is no such namespace, ServiceError."""
+        """Connect; safe to repeat. Raises NamespaceError for an unknown namespace, ServiceError."""
         if self._poller is not None:
             return
         self._loop = asyncio.get_running_loop()

@@ -9,7 +9,7 @@ from typing import Final
 import typer
 from typer.exceptions import TyperException
 
-from surfacelog.processors.cli import compact, fold, run, stack
+from surfacelog.processors.cli import compact, fold, log, run, stack, transfer
 from surfacelog.processors.cli.output import prepare_stdout, print_error, print_line
 from surfacelog.schemas.errors import SurfacelogError
 
@@ -28,6 +28,10 @@ app.add_typer(stack.app, name="stack")
 app.add_typer(run.app, name="run")
 app.command()(compact.compact)
 app.command()(fold.fold)
+app.command("open")(transfer.open_session)
+app.command("import")(transfer.import_files)
+app.command()(transfer.export)
+app.command()(log.log)
 
 
 class UsageError(SurfacelogError):
