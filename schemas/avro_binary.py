@@ -9,8 +9,6 @@ loop ends with the bytes, however large a count claims to be.
 
 from __future__ import annotations
 
-import math
-import struct
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -21,7 +19,6 @@ _LAST_SHIFT: Final = 63
 # Values of one-byte numbers, and the bytes of the small values that most columns hold.
 _SMALL: Final = tuple((code >> 1) ^ -(code & 1) for code in range(128))
 _SMALL_CODES: Final = {value: code for code, value in enumerate(_SMALL)}
-_DOUBLE: Final = struct.Struct("<d")
 
 
 def read_long(buffer: bytes, at: int) -> tuple[int, int]:
@@ -80,14 +77,6 @@ def read_boolean(buffer: bytes, at: int) -> tuple[bool, int]:
     if code > 1:
         raise ValueError("a boolean that is neither 0 nor 1")
     return code == 1, at + 1
-
-
-def read_double(buffer: bytes, at: int) -> tuple[float, int]:
-    """Read a finite double other than -0 (SEMANTICS 3)."""
-    value: float = _DOUBLE.unpack(buffer[at : at + 8].ljust(8, b"\0"))[0]
-    if not math.isfinite(value) or (value == 0 and math.copysign(1, value) < 0):
-        raise ValueError("a number that JSON does not have")
-    return value, at + 8
 
 
 def read_longs(buffer: bytes, at: int) -> tuple[list[int], int]:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from surfacelog.schemas.avro_binary import (
     read_boolean,
     read_bytes,
-    read_double,
     read_long,
     read_longs,
     read_size,
@@ -43,8 +42,6 @@ _ROLES: Final[dict[str, Any]] = {"extra": _EXTRA, "order": _ORDER}
 _PRIMITIVES: Final[dict[str, Reader]] = {
     "boolean": read_boolean,
     "bytes": read_bytes,
-    "double": read_double,
-    "int": read_long,
     "long": read_long,
     "string": read_text,
 }
@@ -52,7 +49,7 @@ _COLUMNS: Final[dict[str, Reader]] = {"long": read_longs, "string": read_texts}
 
 
 class UnreadableSchemaError(ValueError):
-    """A schema uses what no schema of the bus uses: recursion, enums, maps, empty items."""
+    """A schema has what none of the bus has: recursion, doubles, enums, maps, empty items."""
 
 
 class ReaderCompiler:

@@ -7,6 +7,7 @@ extension branch then carries it as JSON text (DESIGN 3).
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from surfacelog.schemas.avro_binary import (
@@ -32,6 +33,7 @@ Writer: TypeAlias = "Callable[[Any, bytearray], None]"
 _FieldCompiler: TypeAlias = "Callable[[dict[str, Any]], Writer]"
 
 _MAX_ORDERED: Final = 256
+_LONG_NUMBER: Final = re.compile(r"[0-9]{309}")
 _RUN_COLUMNS: Final = tuple(ChunkRun.__dataclass_fields__)
 
 
@@ -122,6 +124,8 @@ class WriterCompiler:
         write = _members(writers)
         if len(fields) == len(record["fields"]):
             return write
+        roles = [field.get("role") for field in record["fields"][-2:]]
+        assert roles == ["extra", "order"]  # they are written last, as our own files have them
         return _open_ended(write, [_member(field) for field in fields])
 
     def _data(self, field: dict[str, Any]) -> Writer:
@@ -131,8 +135,8 @@ class WriterCompiler:
 def write_json(value: JsonValue, out: bytearray) -> None:
     """Write a value as JSON text. JsonTextError when it is not lossless JSON (SEMANTICS 3)."""
     text = dumps(value)
-    if "-0.0" in text:
-        loads(text)  # refuses a -0, of which Python prints this
+    if "-0.0" in text or _LONG_NUMBER.search(text):
+        loads(text)  # refuses -0, and integers that only Python has
     write_text(text, out)
 
 

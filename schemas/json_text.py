@@ -51,7 +51,7 @@ def loads(text: str) -> JsonValue:
 def dumps(value: JsonValue) -> str:
     """Return compact JSON text: key order kept, characters unescaped where JSON allows it.
 
-    JsonTextError for NaN, infinities, integers beyond a double's range and cycles.
+    JsonTextError for NaN, infinities and cycles.
     """
     try:
         return _encode(value)

@@ -82,11 +82,12 @@ def altered_events(draw: st.DrawFn) -> JsonObject:
 
 
 def _objects(value: JsonValue) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = [value] if isinstance(value, dict) else []
-    children = value.values() if isinstance(value, dict) else value
-    for child in children if isinstance(children, list) or isinstance(value, dict) else ():
-        found += _objects(child) if isinstance(child, dict | list) else []
-    return found
+    """Return every object in a value, the outermost first."""
+    if isinstance(value, dict):
+        return [value, *(found for child in value.values() for found in _objects(child))]
+    if isinstance(value, list):
+        return [found for child in value for found in _objects(child)]
+    return []
 
 
 @st.composite
