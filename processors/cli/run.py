@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import secrets
 import signal
 import sys
 import threading
@@ -84,6 +86,8 @@ def all_processes(
     """Run sequencer, projector and compactor, and restart what exits."""
     configure_logs()
     find_settings()  # a wrong setting is said once here, not by three processes again and again
+    # A restarted sequencer that keeps its name ends the transaction of the one that died at once.
+    os.environ.setdefault("SURFACELOG_INSTANCE", secrets.token_hex(8))
     commands = {
         name: [sys.executable, "-m", "surfacelog.processors.cli.main", "run", name, "--lifeline"]
         for name in PROCESSES
