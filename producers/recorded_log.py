@@ -69,8 +69,7 @@ def read_recording(content: bytes, session_id: str | None = None) -> RecordedLog
     upgraded = upgrade_events(stored.events, str(stored.header["id"]))
     require_known_types(upgraded)
     normal = _Normalizer()
-    events = tuple(normal.event(event) for event in upgraded)
-    _check_events(events)
+    events = tuple(_normal_event(normal, event) for event in upgraded)
     warnings += normal.warnings()
     header, _ = replace_lone_surrogates(stored.header | {"id": wanted})
     assert isinstance(header, dict)  # as it was
@@ -143,11 +142,14 @@ class _Normalizer:
         self._surrogates = 0
 
     def event(self, event: JsonObject) -> JsonObject:
-        cleaned, replaced = replace_lone_surrogates(event)
+        """Return the event in the envelope's order. Raises AdmissionError `malformed`."""
+        in_order: JsonObject = {name: event[name] for name in _ENVELOPE if name in event}
+        lossless = self._without_negative_zero(in_order | event)
+        check_lossless(lossless)
+        cleaned, replaced = replace_lone_surrogates(lossless)
         self._surrogates += replaced
         assert isinstance(cleaned, dict)  # as it was
-        in_order: JsonObject = {name: cleaned[name] for name in _ENVELOPE if name in cleaned}
-        return self._without_negative_zero(in_order | cleaned)
+        return cleaned
 
     def warnings(self) -> Iterator[str]:
         if self._zeros:
@@ -170,18 +172,19 @@ class _Normalizer:
         return event
 
 
-def _check_events(events: tuple[JsonObject, ...]) -> None:
-    """Check each event as it stands in the file: in an append, -1-i would be a citation."""
-    for event in events:
-        try:
-            check_lossless(event)
-            check_event(event)
-        except AdmissionError as error:
-            raise CorruptLogError(
-                f"the event at seq {event['seq']} breaks a rule ({error.refusal}): {error.message}",
-                seq=event["seq"],
-                refusal=error.refusal,
-            ) from error
+def _normal_event(normal: _Normalizer, event: JsonObject) -> JsonObject:
+    """Normalize an event and check it as it stands in the file: in an append, a source of -1-i
+    would be a citation."""
+    try:
+        normalized = normal.event(event)
+        check_event(normalized)
+    except AdmissionError as error:
+        raise CorruptLogError(
+            f"the event at seq {event['seq']} breaks a rule ({error.refusal}): {error.message}",
+            seq=event["seq"],
+            refusal=error.refusal,
+        ) from error
+    return normalized
 
 
 def _session_id(header: JsonObject, wanted: str | None) -> str:
