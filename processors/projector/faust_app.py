@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 BATCH: Final = 500
 WITHIN_SECONDS: Final = 0.005
 BUFFERED_RECORDS: Final = 2_000
+SESSION_SECONDS: Final = 6.0
+"""How long a killed projector keeps its partitions: the least that brokers allow by default."""
 
 
 class Agent(Protocol):
@@ -39,6 +41,8 @@ def faust_app(settings: Settings, applied: Applied) -> faust.App:
         broker_max_poll_records=BUFFERED_RECORDS,
         stream_buffer_maxsize=BUFFERED_RECORDS,
         stream_wait_empty=False,
+        broker_session_timeout=SESSION_SECONDS,
+        broker_heartbeat_interval=SESSION_SECONDS / 3,
         broker_commit_interval=1.0,
         consumer_auto_offset_reset="earliest",
         consumer_max_fetch_size=max_record_bytes(settings),
