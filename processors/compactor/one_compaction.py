@@ -129,7 +129,6 @@ class OneCompaction:
             max_tokens=self._tools.settings.compaction_max_tokens,
         )
         call = asyncio.create_task(self._tools.summarizer.summarize(request), name="summarize")
-        failpoint("compactor-calling")
         await _until_one(call, self._lock.lost, self._tools.stopping)
         if not call.done():
             call.cancel()

@@ -44,6 +44,7 @@ class KeptSummarizer:
         called, _ = await self._calls.run(
             [("HINCRBY", key, "calls", 1), ("EXPIRE", key, KEPT_SECONDS)]
         )
+        failpoint("compactor-calling")
         made = await self._summarizer.summarize(request)
         summary = replace(made, attempts=made.attempts + int(called) - 1)
         await self._calls.one(("HSET", key, "summary", _to_text(summary)))

@@ -7,7 +7,17 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tests.live_session import HEADER
+from tests.live_session import (
+    HEADER,
+    assistant,
+    call,
+    result,
+    step_end,
+    step_start,
+    turn_end,
+    turn_start,
+    user,
+)
 
 from surfacelog.producers.append_client import AppendClient
 from surfacelog.producers.compaction_client import CompactionClient
@@ -26,8 +36,10 @@ if TYPE_CHECKING:
     from surfacelog.schemas.json_value import JsonObject
     from surfacelog.schemas.records import Receipt
     from surfacelog.schemas.settings import Settings
+    from tests.processes import Spawner
 
 VISIBLE_SECONDS = 30.0
+LONG = "word " * 400
 
 
 @dataclass
@@ -100,3 +112,21 @@ async def connect(settings: Settings) -> AsyncIterator[Stack]:
             log=LogReader(settings, codec),
             calls=calls,
         )
+
+
+def start_services(spawn: Spawner) -> None:
+    """Start a sequencer and a projector, side by side."""
+    started = [spawn(process, ready=None) for process in ("sequencer", "projector")]
+    for process in started:
+        process.wait_line("ready")
+
+
+async def write_long_session(stack: Stack, session_id: str) -> int:
+    """Write a turn worth compacting and leave the next one open; return the last seq."""
+    await stack.open(session_id)
+    await stack.owner(session_id, turn_start(), step_start(), user(LONG), assistant("c1"))
+    await stack.owner(session_id, call("c1"), result("c1", LONG), step_end(), turn_end())
+    receipt = await stack.owner(session_id, turn_start(2), user("go on"))
+    assert receipt.last_seq is not None
+    await stack.read(session_id, receipt.last_seq)
+    return receipt.last_seq

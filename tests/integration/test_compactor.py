@@ -9,15 +9,11 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.integration.compaction_stack import Stack, connect
+from tests.integration.compaction_stack import Stack, connect, start_services, write_long_session
 from tests.live_session import (
     assistant,
-    call,
-    result,
     step_end,
     step_start,
-    turn_end,
-    turn_start,
     user,
 )
 from tests.processes import environment_of
@@ -40,27 +36,14 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.services
 
-LONG = "word " * 400
 OUTCOME_SECONDS = 30.0
 
 
 @pytest.fixture
 async def stack(settings: Settings, spawn: Spawner) -> AsyncIterator[Stack]:
-    for process in ("sequencer", "projector"):
-        spawn(process)
+    start_services(spawn)
     async with connect(settings) as stack:
         yield stack
-
-
-async def write_long_session(stack: Stack, session_id: str) -> int:
-    """Write a turn worth compacting and leave the next one open; return the last seq."""
-    await stack.open(session_id)
-    await stack.owner(session_id, turn_start(), step_start(), user(LONG), assistant("c1"))
-    await stack.owner(session_id, call("c1"), result("c1", LONG), step_end(), turn_end())
-    receipt = await stack.owner(session_id, turn_start(2), user("go on"))
-    assert receipt.last_seq is not None
-    await stack.read(session_id, receipt.last_seq)
-    return receipt.last_seq
 
 
 async def test_one_compaction_while_500_events_are_appended(stack: Stack, spawn: Spawner) -> None:
@@ -93,8 +76,10 @@ async def test_one_compaction_while_500_events_are_appended(stack: Stack, spawn:
     assert outcome.status == "compacted"
     assert outcome.checkpoint_seq is not None
     cut = await stack.check_surface("busy")
-    kept = [seq for seq in before.nodes if seq not in outcome.shadowed]
-    assert list(cut.nodes) == [outcome.checkpoint_seq, *kept, *written]
+    appended = [*before.nodes, *written]
+    count = len(outcome.shadowed)
+    assert appended[:count] == list(outcome.shadowed)
+    assert list(cut.nodes) == [outcome.checkpoint_seq, *appended[count:]]
     assert written[0] < outcome.checkpoint_seq < written[-1], "the writer did not overlap"
     assert checkpoint_of(cut.messages[0]) == outcome.compaction_id
     assert missing_sections(checkpoint_text(cut.messages[0])) == ()
