@@ -122,10 +122,7 @@ def test_a_registry_that_does_not_answer_is_no_fault_of_the_record() -> None:
 
 def test_a_consumer_that_knows_only_the_registry_reads_messages(settings: Settings) -> None:
     """The consumer imports nothing of ours: see avro_consumer.py."""
-    path = next(
-        path for path in RECORDINGS if path.stem == "headless-agent-compaction-recovery-session"
-    )
-    events = recorded_events(path)
+    events = recorded_events(RECORDING)
     producer = Producer({"bootstrap.servers": settings.kafka})
     payload = connect_codec(settings).encode_batch(batch_of(events))
     producer.produce(settings.topics.events, key=b"session-1", value=payload)
