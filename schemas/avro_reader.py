@@ -45,6 +45,7 @@ _PRIMITIVES: Final[dict[str, Reader]] = {
     "long": read_long,
     "string": read_text,
 }
+_RUN_COLUMNS: Final = tuple(ChunkRun.__dataclass_fields__)
 _COLUMNS: Final[dict[str, Reader]] = {"long": read_longs, "string": read_texts}
 
 
@@ -131,13 +132,20 @@ class ReaderCompiler:
             case "constant":
                 return _constant(record["json"])
             case "columns":
-                return _chunk_run(self.fields(record))
+                return self._chunk_run(record)
         return self._object(record, {})
 
     def _object(self, record: dict[str, Any], special: dict[str, _FieldCompiler]) -> Reader:
         fields = record["fields"]
         readers = [special.get(field["name"], self.field)(field) for field in fields]
         return _object(list(zip(map(_member, fields), readers, strict=True)))
+
+    def _chunk_run(self, record: dict[str, Any]) -> Reader:
+        fields = record["fields"]
+        names = [field["name"] for field in fields]
+        # A column that the run does not have is None in ChunkRun.
+        readers = [self.field({**field, "presence": "required"}) for field in fields]
+        return _chunk_run(readers, [names.index(name) for name in _RUN_COLUMNS])
 
     def _data(self, field: dict[str, Any]) -> Reader:
         """Return the reader of an event's data, which tells the type that the record stands for."""
@@ -190,12 +198,15 @@ def _constant(value: object) -> Reader:
 
 
 def _optional(readers: list[Reader], nothing: object) -> Reader:
-    def read(buffer: bytes, at: int) -> tuple[Any, int]:
-        if not buffer[at]:
-            return nothing, at + 1
-        return read_branch(buffer, at)
-
     read_branch = _union([_constant(nothing), *readers])
+    first = readers[0]
+
+    def read(buffer: bytes, at: int) -> tuple[Any, int]:
+        code = buffer[at]
+        if not code:
+            return nothing, at + 1
+        return first(buffer, at + 1) if code == 2 else read_branch(buffer, at)
+
     return read
 
 
@@ -280,22 +291,14 @@ def _event(read_members: Reader) -> Reader:
     return read
 
 
-def _chunk_run(fields: list[tuple[Any, Reader]]) -> Reader:
+def _chunk_run(readers: list[Reader], places: list[int]) -> Reader:
     def read(buffer: bytes, at: int) -> tuple[ChunkRun, int]:
-        columns, at = read_columns(buffer, at)
-        run = ChunkRun(
-            columns["time"],
-            columns["turn"],
-            columns["step"],
-            columns["index"],
-            columns["kind"],
-            tuple(columns["dt"]),
-            tuple(columns["deltas"]),
-            columns.get("call_id"),
-            columns.get("name"),
-        )
+        columns = []
+        for reader in readers:
+            value, at = reader(buffer, at)
+            columns.append(tuple(value) if type(value) is list else value)
+        run = ChunkRun(*[columns[place] for place in places])
         check_run(run)
         return run, at
 
-    read_columns = _object(fields)
     return read

@@ -7,6 +7,7 @@ keeps the last chain of a session elsewhere can tell later that nothing before i
 from __future__ import annotations
 
 from hashlib import blake2b
+from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from surfacelog.schemas.json_text import dumps
@@ -18,33 +19,31 @@ CHAIN_BYTES: Final = 16
 GENESIS: Final = b""
 """The chain before a session's first batch."""
 
+_NUMBERS: Final = Struct(">10q")
+
 
 def chain(previous: bytes, batch: EventBatch, events: bytes) -> bytes:
     """Return the chain after a batch whose events travel as the given bytes.
 
     `chain` and `request_digest` of the batch itself are not covered.
     """
-    digest = blake2b(digest_size=CHAIN_BYTES)
-    parts = (
-        previous,
-        batch.session_id.encode(),
-        _number(batch.first_seq),
-        batch.writer_id.encode(),
-        _number(batch.append_seq),
-        batch.role.encode(),
-        _number(batch.epoch),
-        _number(batch.admitted_at),
-        _opened(batch.opened),
-        events,
+    session, writer = batch.session_id.encode(), batch.writer_id.encode()
+    role, opened = batch.role.encode(), _opened(batch.opened)
+    # The lengths keep the end of one part from passing for the start of the next.
+    numbers = _NUMBERS.pack(
+        len(previous),
+        len(session),
+        len(writer),
+        len(role),
+        len(opened),
+        len(events),
+        batch.first_seq,
+        batch.append_seq,
+        batch.epoch,
+        batch.admitted_at,
     )
-    for part in parts:
-        # The length keeps the end of one part from passing for the start of the next.
-        digest.update(_number(len(part)) + part)
-    return digest.digest()
-
-
-def _number(value: int) -> bytes:
-    return value.to_bytes(8, "big", signed=True)
+    covered = b"".join((numbers, previous, session, writer, role, opened, events))
+    return blake2b(covered, digest_size=CHAIN_BYTES).digest()
 
 
 def _opened(opened: Opened | None) -> bytes:

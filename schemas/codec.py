@@ -110,15 +110,15 @@ class _Layout:
 
     def __init__(self, schema: dict[str, Any], own_events: AvroSchema) -> None:
         self.fields: list[tuple[str, Reader]] = ReaderCompiler().fields(schema)
-        self.names = [name for name, _ in self.fields]
+        self.places = {name: place for place, (name, _) in enumerate(self.fields)}
         events = _events_type(schema)
         self.spliceable = (
-            self.names[-1] == "events" and events is not None and without_docs(events) == own_events
+            self.fields[-1][0] == "events" and events is not None and without_docs(events) == own_events
         )
 
     def span(self, name: str, ends: list[int]) -> tuple[int, int]:
         """Return where the bytes of a field begin and end."""
-        place = self.names.index(name)
+        place = self.places[name]
         return ends[place], ends[place + 1]
 
 
@@ -365,13 +365,17 @@ def _known(record: type[Any], members: dict[str, Any]) -> dict[str, Any]:
 
 
 def _request(members: dict[str, Any]) -> AppendRequest:
-    items = tuple(members.pop("events"))
-    opening, expect = members.pop("open", None), members.pop("expect", None)
+    opening, expect = members.get("open"), members.get("expect")
     return AppendRequest(
-        **_known(AppendRequest, members),
-        items=items,
-        open=opening and Open(_object(opening["header"]), opening["loading"]),
-        expect=expect and Expectation(**_known(Expectation, expect)),
+        members["session_id"],
+        members["writer_id"],
+        members["epoch"],
+        members["append_seq"],
+        members["attempt"],
+        members["role"],
+        tuple(members["events"]),
+        opening and Open(_object(opening["header"]), opening["loading"]),
+        expect and Expectation(**_known(Expectation, expect)),
     )
 
 
