@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from surfacelog.processors.stack.plan import Plan
     from surfacelog.processors.stack.services import Installation, Layout, Service
 
-READY_SECONDS: Final = 90.0
+READY_SECONDS: Final = 180.0
 CHECK_SECONDS: Final = 0.1
 
 
