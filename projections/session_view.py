@@ -162,7 +162,7 @@ class SessionView:
             change.fields["header_seq"] = self.next_seq
             self._measure(event, change)
         elif kind == "request/context":
-            change.context = dumps(data)
+            change.context = dumps(object_member(event, "data"))
             change.fields["context_seq"] = self.next_seq
         elif kind == "compaction/start":
             change.fields["compaction"] = text_member(data, "compactionId") or ""

@@ -9,7 +9,16 @@ from typing import Final
 import typer
 from typer.exceptions import TyperException
 
-from surfacelog.processors.cli import compact, fold, log, run, stack, transfer
+from surfacelog.processors.cli import (
+    compact,
+    fold,
+    log,
+    run,
+    sessions,
+    stack,
+    surface,
+    transfer,
+)
 from surfacelog.processors.cli.output import prepare_stdout, print_error, print_line
 from surfacelog.schemas.errors import SurfacelogError
 
@@ -32,6 +41,9 @@ app.command("open")(transfer.open_session)
 app.command("import")(transfer.import_files)
 app.command()(transfer.export)
 app.command()(log.log)
+app.command()(surface.surface)
+app.command()(surface.header)
+app.command()(sessions.sessions)
 
 
 class UsageError(SurfacelogError):

@@ -8,7 +8,6 @@ import signal
 from typing import TYPE_CHECKING, Any, cast
 
 import structlog
-from surfacelog.schemas.registry import connect_codec
 
 from surfacelog.processors.health import READY
 from surfacelog.processors.projector.applier import Applier
@@ -28,6 +27,7 @@ from surfacelog.projections.keys import Keys
 from surfacelog.projections.log_reader import LogReader, SessionIndex
 from surfacelog.projections.redis_calls import RedisCalls, connect_redis
 from surfacelog.projections.store import SurfaceStore
+from surfacelog.schemas.registry import connect_codec
 
 if TYPE_CHECKING:
     import faust
