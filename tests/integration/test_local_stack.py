@@ -123,7 +123,7 @@ def test_a_stack_comes_up_once_keeps_its_data_and_is_gone_after_a_wipe(
     assert f"export SURFACELOG_KAFKA={status['kafka']['url']}" in lines
     assert f"export SURFACELOG_REDIS={status['redis']['url']}" in lines
 
-    admin = AdminClient({"bootstrap.servers": status["kafka"]["url"]})
+    admin = AdminClient({"bootstrap.servers": str(status["kafka"]["url"])})
     admin.create_topics([NewTopic("kept", 1, 1)])["kept"].result()
     Redis.from_url(str(status["redis"]["url"])).set("kept", "yes")
     assert cli("down")[0] == 0
@@ -132,7 +132,7 @@ def test_a_stack_comes_up_once_keeps_its_data_and_is_gone_after_a_wipe(
     assert cli("up")[0] == 0
     again = cli.json()
     assert [entry["url"] for entry in again.values()] == [entry["url"] for entry in status.values()]
-    admin = AdminClient({"bootstrap.servers": again["kafka"]["url"]})
+    admin = AdminClient({"bootstrap.servers": str(again["kafka"]["url"])})
     assert "kept" in admin.list_topics(timeout=10).topics
     assert Redis.from_url(str(again["redis"]["url"])).get("kept") == b"yes"
 
