@@ -61,13 +61,13 @@ def read_bytes(buffer: bytes, at: int) -> tuple[bytes, int]:
 
 def read_text(buffer: bytes, at: int) -> tuple[str, int]:
     """Read a string; UnicodeDecodeError (a ValueError) when it is no UTF-8."""
-    size = buffer[at]
+    code = buffer[at]
     at += 1
-    if size >= 128 or size & 1:
+    if code & 129:  # longer than a byte says, or negative
         size, at = read_size(buffer, at - 1)
+        end = at + size
     else:
-        size >>= 1
-    end = at + size
+        end = at + (code >> 1)
     return buffer[at:end].decode(), end
 
 
@@ -106,7 +106,7 @@ def read_texts(buffer: bytes, at: int) -> tuple[list[str], int]:
             return values, at
         for _ in range(count):
             code = buffer[at]
-            if code >= 128 or code & 1:
+            if code & 129:  # longer than a byte says, or negative
                 text, at = read_text(buffer, at)
                 append(text)
                 continue
@@ -146,8 +146,11 @@ def write_longs(values: Sequence[int], out: bytearray) -> None:
     """Write an array of numbers."""
     if values:
         write_long(len(values), out)
-        for value in values:
-            write_long(value, out)
+        try:
+            out += bytes([_SMALL_CODES[value] for value in values])
+        except KeyError:  # one of them takes more than a byte
+            for value in values:
+                write_long(value, out)
     out.append(0)
 
 
@@ -156,5 +159,11 @@ def write_texts(values: Sequence[str], out: bytearray) -> None:
     if values:
         write_long(len(values), out)
         for value in values:
-            write_bytes(value.encode(), out)
+            data = value.encode()
+            size = len(data)
+            if size < 64:
+                out.append(size << 1)
+            else:
+                write_long(size, out)
+            out += data
     out.append(0)

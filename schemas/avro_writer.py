@@ -164,15 +164,13 @@ def _write_exact_boolean(value: object, out: bytearray) -> None:
 
 
 def _write_exact_longs(values: object, out: bytearray) -> None:
-    if not isinstance(values, list | tuple) or any(type(value) is not int for value in values):
+    if not isinstance(values, list | tuple) or not {*map(type, values)} <= {int}:
         raise Misfit
     write_longs(values, out)
 
 
 def _write_exact_texts(values: object, out: bytearray) -> None:
-    if not isinstance(values, list | tuple):
-        raise Misfit
-    if any(not isinstance(value, str) for value in values):
+    if not isinstance(values, list | tuple) or not {*map(type, values)} <= {str}:
         raise Misfit
     write_texts(values, out)
 

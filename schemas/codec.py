@@ -113,7 +113,9 @@ class _Layout:
         self.places = {name: place for place, (name, _) in enumerate(self.fields)}
         events = _events_type(schema)
         self.spliceable = (
-            self.fields[-1][0] == "events" and events is not None and without_docs(events) == own_events
+            self.fields[-1][0] == "events"
+            and events is not None
+            and without_docs(events) == own_events
         )
 
     def span(self, name: str, ends: list[int]) -> tuple[int, int]:
@@ -355,8 +357,11 @@ def _written(write: Writer, value: object) -> bytes:
 
 def _given(record: Any) -> dict[str, Any]:
     """Return the fields of a record that are not None, by name; absent ones are not written."""
-    members = {field: getattr(record, field) for field in record.__dataclass_fields__}
-    return {name: value for name, value in members.items() if value is not None}
+    return {
+        name: value
+        for name in record.__dataclass_fields__
+        if (value := getattr(record, name)) is not None
+    }
 
 
 def _known(record: type[Any], members: dict[str, Any]) -> dict[str, Any]:
