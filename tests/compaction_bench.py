@@ -13,6 +13,7 @@ from surfacelog.processors.compactor.span_log import SpanLog
 from surfacelog.processors.summarizers.extractive import ExtractiveSummarizer
 from surfacelog.projections.admission import Admitted, Duplicate, Refused
 from surfacelog.projections.checkpoint import checkpoint_of
+from surfacelog.projections.compaction_policy import policies
 from surfacelog.projections.messages import derived_message
 from surfacelog.projections.reader import SurfaceCut, SurfaceReader, Tokens
 from surfacelog.projections.surface import SurfaceFold, fold_surface
@@ -61,6 +62,7 @@ class Bench:
             log=SpanLog(cast("LogReader", self)),
             sender=self,
             summarizer=self.summarizer,
+            policies=policies({}),
             stopping=self.stopping,
         )
 
@@ -73,7 +75,7 @@ class Bench:
             request_id, "s", "manual", cut.generation, "test", wanted, retain
         )
         lock = cast("SessionLock", self.lock)
-        return await OneCompaction(request, lock, self.tools).run(cut)
+        return await OneCompaction(request, lock, self.tools).run(cut, retain)
 
     def log(self) -> list[JsonObject]:
         """Return the log's events with seq and absolute citations; chunk runs are left out."""

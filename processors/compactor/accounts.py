@@ -81,15 +81,18 @@ def compacted(
     )
 
 
-def nothing_to_do(request: CompactionRequest, cut: SurfaceCut, reason: str) -> CompactionOutcome:
-    """Return the outcome of a request that left the session as it was."""
+def unchanged_or_pruned(
+    request: CompactionRequest, before: SurfaceCut, after: SurfaceCut, reason: str
+) -> CompactionOutcome:
+    """Return the outcome of a request that no compaction followed: at most its pruning counts."""
+    pruned = after.generation > before.generation
     return CompactionOutcome(
         request_id=request.request_id,
         session_id=request.session_id,
-        status="nothing_to_do",
-        generation=cut.generation,
-        tokens_before=cut.tokens.surface,
-        tokens_after=cut.tokens.surface,
+        status="pruned" if pruned else "nothing_to_do",
+        generation=after.generation,
+        tokens_before=before.tokens.surface,
+        tokens_after=after.tokens.surface,
         reason=reason,
     )
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from surfacelog.processors.compactor.span_log import SpanLog
     from surfacelog.processors.summarizers.protocol import Summarizer, Summary
     from surfacelog.projections.compaction_plan import Span
+    from surfacelog.projections.compaction_policy import CompactionPolicies
     from surfacelog.projections.reader import SurfaceCut, SurfaceReader
     from surfacelog.schemas.compaction_outcome import CompactionOutcome
     from surfacelog.schemas.records import CompactionRequest
@@ -61,6 +62,7 @@ class Tools:
     log: SpanLog
     sender: Sender
     summarizer: Summarizer
+    policies: CompactionPolicies
     stopping: asyncio.Event
 
 
@@ -85,14 +87,14 @@ class OneCompaction:
         self._appends = SessionAppends(tools.sender, request.session_id)
         self._began = time.monotonic()
 
-    async def run(self, cut: SurfaceCut) -> CompactionOutcome:
-        """Compact what the cut shows and return the outcome.
+    async def run(self, cut: SurfaceCut, retain_tokens: int) -> CompactionOutcome:
+        """Compact what the cut shows but a tail of `retain_tokens`, and return the outcome.
 
         Raises NothingToCompactError before anything was written, and CompactionFailedError; if
         that came after the start, the bracket was ended with its class.
         """
         with self._appends:
-            plan = await self._start(cut)
+            plan = await self._start(cut, retain_tokens)
             try:
                 failpoint("compactor-started")
                 return await self._publish(plan, await self._summarize(plan))
@@ -101,11 +103,10 @@ class OneCompaction:
                 await self._end(plan.opening, failure)
                 raise failure from error
 
-    async def _start(self, cut: SurfaceCut) -> Plan:
+    async def _start(self, cut: SurfaceCut, retain_tokens: int) -> Plan:
         """Choose a span and append compaction/start, if the Surface is still at its generation."""
-        retain = self._request.retain_tokens or 0
         for _ in range(PLANS):
-            span = choose_span(surface_nodes(cut), cut.prices, retain, self._request.range)
+            span = choose_span(surface_nodes(cut), cut.prices, retain_tokens, self._request.range)
             opening = Opening(uuid.uuid4().hex, cut.open_turn)
             try:
                 start = start_event(opening, _now())

@@ -8,19 +8,21 @@ from typing import TYPE_CHECKING
 from surfacelog.processors.compactor.accounts import (
     compacted,
     failed,
-    nothing_to_do,
     surface_nodes,
+    unchanged_or_pruned,
 )
+from surfacelog.processors.compactor.condition import tokens_to_retain
 from surfacelog.processors.compactor.events import RECEIPT_PLACE
 from surfacelog.processors.compactor.failures import CompactionFailedError
 from surfacelog.processors.compactor.lock import session_lock
 from surfacelog.processors.compactor.one_compaction import OneCompaction
+from surfacelog.processors.compactor.prune import prune
 from surfacelog.processors.compactor.takeover import end_orphan
 from surfacelog.projections.checkpoint import checkpoint_of
 from surfacelog.projections.compaction_plan import NothingToCompactError
 from surfacelog.schemas.errors import NotFoundError
 from surfacelog.schemas.failpoints import failpoint
-from surfacelog.schemas.json_value import text_member
+from surfacelog.schemas.json_value import int_member, text_member
 
 if TYPE_CHECKING:
     from surfacelog.processors.compactor.lock import SessionLock
@@ -72,11 +74,18 @@ class Requests:
             cut = await end_orphan(await self.tools.surface.read(request.session_id), self.tools)
         except NotFoundError as error:
             return failed(request, CompactionFailedError("changed", error.message))
+        before = cut
         try:
             landed = await self._landed(request, cut)
-            return landed or await OneCompaction(request, lock, self.tools).run(cut)
+            if landed is not None:
+                return landed
+            retain = tokens_to_retain(request, cut, self.tools.policies)
+            if request.trigger != "manual":
+                cut = await prune(cut, self.tools)
+                retain = tokens_to_retain(request, cut, self.tools.policies)
+            return await OneCompaction(request, lock, self.tools).run(cut, retain)
         except NothingToCompactError as error:
-            return nothing_to_do(request, cut, error.message)
+            return unchanged_or_pruned(request, before, cut, error.message)
         except CompactionFailedError as error:
             if error.repeat:
                 raise
@@ -96,7 +105,8 @@ class Requests:
                 receipt = await self.tools.log.data(request.session_id, seq + RECEIPT_PLACE)
                 if text_member(receipt, "requestId") == request.request_id:
                     return compacted(request, seq, receipt)
-        raise NothingToCompactError(
-            f"the Surface went on from generation {request.generation} to {cut.generation}"
-            " after this was asked for"
-        )
+                if (int_member(receipt, "generation") or 0) >= request.generation:
+                    raise NothingToCompactError(
+                        "the session was compacted after this was asked for"
+                    )
+        return None

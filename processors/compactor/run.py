@@ -20,6 +20,7 @@ from surfacelog.processors.summarizers.extractive import ExtractiveSummarizer
 from surfacelog.processors.summarizers.kept import KeptSummarizer
 from surfacelog.producers.append_client import AppendClient
 from surfacelog.producers.bootstrap import create_namespace
+from surfacelog.projections.compaction_policy import policies
 from surfacelog.projections.keys import Keys
 from surfacelog.projections.log_reader import LogReader, SessionIndex
 from surfacelog.projections.reader import SurfaceReader
@@ -66,6 +67,7 @@ async def _worker(settings: Settings, stopping: asyncio.Event, opened: AsyncExit
         log=SpanLog(LogReader(settings, codec, SessionIndex(settings))),
         sender=sender,
         summarizer=KeptSummarizer(ExtractiveSummarizer(), calls, keys),
+        policies=policies({}),
         stopping=stopping,
     )
     requests = Requests(tools, calls, keys, Outcomes(calls, keys))

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from surfacelog.processors.summarizers.protocol import Summarizer, SummaryRequest
     from surfacelog.projections.keys import Keys
     from surfacelog.projections.redis_calls import RedisCalls
+    from surfacelog.schemas.json_value import JsonValue
 
 KEPT_SECONDS: Final = 60 * 60
 
@@ -52,7 +53,7 @@ class KeptSummarizer:
         return summary
 
     def _digest(self, request: SummaryRequest) -> str:
-        parts = [
+        parts: list[JsonValue] = [
             self.identity,
             request.max_tokens,
             request.header,
@@ -67,5 +68,6 @@ def _to_text(summary: Summary) -> str:
 
 
 def _from_text(text: str) -> Summary:
-    fields: Any = loads(text)
-    return Summary(**{n: tuple(v) if isinstance(v, list) else v for n, v in fields.items()})
+    read: Any = loads(text)
+    fields: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in read.items()}
+    return Summary(**fields)

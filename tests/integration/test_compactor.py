@@ -131,6 +131,38 @@ async def test_one_request_twice_and_two_workers_make_one_compaction(
     await stack.check_surface("twice")
 
 
+async def test_an_overflow_prunes_first_and_then_leaves_the_last_node(
+    stack: Stack, spawn: Spawner
+) -> None:
+    await stack.open("full")
+    await stack.owner("full", turn_start(), step_start(), user("look"), assistant("c1"))
+    receipt = await stack.owner("full", call("c1"), result("c1", "x" * 20_000), step_end())
+    assert receipt.last_seq is not None
+    await stack.read("full", receipt.last_seq)
+    spawn("compactor")
+
+    pruning = await stack.compactions.request(
+        "full", generation=0, requested_by="test", trigger="context-overflow"
+    )
+    pruned = await stack.compactions.outcome(pruning, OUTCOME_SECONDS)
+    assert pruned.status == "pruned", "the call's result is the last node: no balanced cut"
+    assert pruned.generation == 1
+    assert (pruned.tokens_after or 0) < (pruned.tokens_before or 0)
+
+    receipt = await stack.owner("full", turn_end(), turn_start(2), user("on"))
+    assert receipt.last_seq is not None
+    await stack.read("full", receipt.last_seq)
+    compacting = await stack.compactions.request(
+        "full", generation=1, requested_by="test", trigger="context-overflow"
+    )
+    outcome = await stack.compactions.outcome(compacting, OUTCOME_SECONDS)
+    assert outcome.status == "compacted"
+    cut = await stack.check_surface("full")
+    assert len(cut.nodes) == 2
+    types = [event["type"] for event in await stack.events("full")]
+    assert types.count("compaction/prune") == 1
+
+
 async def test_the_command_line_shows_compacts_and_says_when_there_is_nothing_to_do(
     stack: Stack, spawn: Spawner
 ) -> None:
