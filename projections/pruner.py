@@ -87,8 +87,13 @@ class Pruned:
     replacement: JsonObject
 
 
-def text_length(blocks: Iterable[JsonValue]) -> int:
-    """Return the code points of all text blocks; CorruptLogError for one without a text."""
+def text_length(blocks: JsonValue) -> int:
+    """Return the code points of all text blocks.
+
+    Raises CorruptLogError for what is no list of blocks, and for a text block without a text.
+    """
+    if not isinstance(blocks, list):
+        raise CorruptLogError("content is a list of blocks")
     return sum(len(_text(block)) for block in blocks if _is_text(block))
 
 

@@ -9,6 +9,7 @@ have, leaves the figure as it was; a price for another span is an error.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import nan
 from typing import TYPE_CHECKING, Final
 
 from surfacelog.projections.messages import derived_message
@@ -27,7 +28,7 @@ from surfacelog.schemas.surface_form import is_surface_type
 if TYPE_CHECKING:
     from surfacelog.schemas.json_value import JsonObject, JsonValue
 
-Buckets = dict[str, int]
+Buckets = dict[str, float]
 _ZERO: Final[Buckets] = {
     "uncachedInputTokens": 0,
     "outputTokens": 0,
@@ -74,7 +75,7 @@ class Claim:
 
     start: JsonValue
     end: JsonValue
-    tokens: int
+    tokens: float
 
 
 class SurfacePrice:
@@ -84,14 +85,14 @@ class SurfacePrice:
     """
 
     def __init__(self) -> None:
-        self.tokens = 0
+        self.tokens: float = 0
         self.claim: Claim | None = None
 
     def apply(self, event: JsonObject) -> None:
         """Take the next event; CorruptLogError for a price that is not of the span replaced."""
         self.tokens += self.change(event)
 
-    def change(self, event: JsonObject) -> int:
+    def change(self, event: JsonObject) -> float:
         """Return what the event adds to the price, and remember the price that it announces."""
         claim, self.claim = self.claim, None
         if event.get("type") in ("compaction/summary", "compaction/prune"):
@@ -125,8 +126,8 @@ class ContextPressure:
     def __init__(self) -> None:
         self.surface = SurfacePrice()
         self.window: JsonValue = None
-        self.pressure: int | None = None
-        self.sampled: int | None = None
+        self.pressure: float | None = None
+        self.sampled: float | None = None
 
     def apply(self, event: JsonObject) -> None:
         """Take the next event; CorruptLogError as the parts of this view do."""
@@ -176,8 +177,11 @@ class ContextBreakdown:
             self.tools = tools_price(header.get("tools"))
 
     def view(self) -> JsonObject:
-        """Return {systemTokens, toolsTokens, messageTokens}; CorruptLogError for a negative one."""
-        if self.messages.tokens < 0:
+        """Return {systemTokens, toolsTokens, messageTokens}.
+
+        Raises CorruptLogError when the logged prices add up to less than nothing.
+        """
+        if not is_count(self.messages.tokens):
             raise CorruptLogError(f"the messages cost {self.messages.tokens} tokens")
         return {
             "systemTokens": self.system,
@@ -210,26 +214,28 @@ def _usage_of(event: JsonObject) -> JsonObject | None:
 
 
 def _buckets(usage: JsonObject) -> Buckets:
-    counts = {
-        "uncachedInputTokens": usage.get("inputTokens"),
-        "outputTokens": usage.get("outputTokens"),
-        "cacheReadTokens": usage.get("cacheReadTokens") or 0,
-        "cacheWriteTokens": usage.get("cacheWriteTokens") or 0,
+    return {
+        "uncachedInputTokens": _number(usage.get("inputTokens", "missing")),
+        "outputTokens": _number(usage.get("outputTokens", "missing")),
+        "cacheReadTokens": _number(usage.get("cacheReadTokens")),
+        "cacheWriteTokens": _number(usage.get("cacheWriteTokens")),
     }
-    buckets: Buckets = {}
-    for name, count in counts.items():
-        if not isinstance(count, int | float) or isinstance(count, bool):
-            raise CorruptLogError(f"usage has no {name}")
-        buckets[name] = int(count)
-    return buckets
+
+
+def _number(value: JsonValue) -> float:
+    """Return a count, null as 0; NaN for what cannot be counted, which the views then refuse."""
+    if value is None:
+        return 0
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else nan
 
 
 def _claim_of(event: JsonObject) -> Claim:
     data = event.get("data")
-    span, tokens = member(data, "shadowedRange"), member(data, "shadowedTokenCount")
-    if span is None or not isinstance(tokens, int | float):
-        raise CorruptLogError(f"{event.get('type')} has no span or price")
-    return Claim(member(span, "start"), member(span, "end"), int(tokens))
+    span = member(data, "shadowedRange")
+    if span is None or not isinstance(data, dict):
+        raise CorruptLogError(f"{event.get('type')} has no span")
+    tokens = _number(data.get("shadowedTokenCount", "missing"))
+    return Claim(member(span, "start"), member(span, "end"), tokens)
 
 
 def _strict_price(event: JsonObject) -> int:

@@ -87,7 +87,9 @@ def require_known_types(events: list[JsonObject]) -> None:
     Raises UnsupportedLogError: the log is neither corrupt nor empty, this reader is too old.
     """
     for event in events:
-        if event.get("type") not in KNOWN_TYPES and event.get("ignorable") is not True:
+        kind = event.get("type")
+        known = isinstance(kind, str) and kind in KNOWN_TYPES
+        if not known and event.get("ignorable") is not True:
             raise UnsupportedLogError(
                 f"event type {event.get('type')!r} at seq {event.get('seq')} is unknown and not"
                 " marked ignorable: a newer writer made this log, upgrade to read it",

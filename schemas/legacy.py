@@ -33,7 +33,8 @@ class LegacyUpgrade:
 
         Raises CorruptLogError for an old turn boundary or steering message that is malformed.
         """
-        upgrade = _UPGRADES.get(event.get("type"))  # type: ignore[arg-type]  # None is no key
+        kind = event.get("type")
+        upgrade = _UPGRADES.get(kind) if isinstance(kind, str) else None
         if upgrade is not None:
             event = upgrade(self, event)
         self._remember(event)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path  # noqa: TC003  # Typer reads the annotation when it runs
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,6 +17,7 @@ from surfacelog.processors.cli.output import (
 from surfacelog.projections.fold import FoldedLog, fold_log
 from surfacelog.schemas.errors import CorruptLogError
 from surfacelog.schemas.event_rules import require_known_types
+from surfacelog.schemas.json_text import JsonTextError
 from surfacelog.schemas.jsonl import StoredLog, read_log
 from surfacelog.schemas.legacy import upgrade_events
 
@@ -38,7 +39,7 @@ def fold(
     require_known_types(events)
     if stored.dropped_bytes:
         STDERR.print(f"{file}: {stored.dropped_bytes} bytes of a torn tail are left out")
-    folded = fold_log(events)
+    folded = _fold(events)
     if as_json:
         print_json(_described(session_id, folded))
     else:
@@ -53,6 +54,13 @@ def _read(file: Path) -> StoredLog:
     # Recorders left delegationDepth out, and wrote placeholders for the rest: nothing of the
     # header but the id is used here.
     return read_log(content, default_depth=True)
+
+
+def _fold(events: list[JsonObject]) -> FoldedLog:
+    try:
+        return fold_log(events)
+    except JsonTextError as error:
+        raise CorruptLogError(f"the file holds a number that is no JSON: {error}") from error
 
 
 def _described(session_id: str, folded: FoldedLog) -> JsonObject:

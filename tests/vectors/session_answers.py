@@ -77,7 +77,7 @@ def messages(case: Case) -> Any:
 
 
 def per_node(case: Case) -> Any:
-    return [None if message is None else message["id"] for message in _state(case).messages]
+    return [None if message is None else message.get("id") for message in _state(case).messages]
 
 
 def request_context(case: Case) -> Any:
