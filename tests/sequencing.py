@@ -45,12 +45,27 @@ def wait_until(what: str, true: Callable[[], bool], seconds: float = 30.0) -> No
         pause.wait(0.02)
 
 
-class Gate:
-    """Stops a thread where it calls one method, until the test opens it."""
+def give_time(true: Callable[[], bool], seconds: float = 2.0) -> None:
+    """Wait for what must not happen, so that a broken rule has the time to show."""
+    deadline = time.monotonic() + seconds
+    pause = threading.Event()
+    while not true() and time.monotonic() < deadline:
+        pause.wait(0.02)
 
-    def __init__(self, method: str, topic: str | None = None) -> None:
+
+class Gate:
+    """Stops a thread where it calls one method, until the test opens it.
+
+    What was produced before has reached the broker then; with `late_records` it is sent only
+    when the gate opens.
+    """
+
+    def __init__(
+        self, method: str, topic: str | None = None, *, late_records: bool = False
+    ) -> None:
         self.method = method
         self.topic = topic
+        self.late_records = late_records
         self._reached = threading.Event()
         self._open = threading.Event()
 
@@ -67,15 +82,18 @@ class Gate:
 
 
 class GatedProducer:
-    """A producer that flushes and stops before gated calls, so that the broker has all of it."""
+    """A producer that stops before gated calls."""
 
     def __init__(self, producer: Producer, gates: tuple[Gate, ...]) -> None:
         self._producer = producer
         self._gates = gates
+        self._late: list[Callable[[], None]] = []
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._producer, name)
         gates = [gate for gate in self._gates if gate.method == name]
+        if name == "produce" and any(gate.late_records for gate in self._gates):
+            return lambda *a, **named: self._late.append(lambda: method(*a, **named))
         if not gates:
             return method
 
@@ -84,6 +102,9 @@ class GatedProducer:
                 if name != "produce":
                     self._producer.flush(10)
                 gate.pass_through(arguments)
+            for produce in self._late:
+                produce()
+            self._late.clear()
             return method(*arguments, **named)
 
         return gated
