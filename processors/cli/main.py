@@ -4,46 +4,36 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
 import typer
 from typer.exceptions import TyperException
 
-from surfacelog.processors.cli import (
-    compact,
-    fold,
-    log,
-    run,
-    sessions,
-    stack,
-    surface,
-    transfer,
-)
 from surfacelog.processors.cli.output import prepare_stdout, print_error, print_line
 from surfacelog.schemas.errors import SurfacelogError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 REFUSED: Final = 1
 USAGE: Final = 2
 INTERRUPTED: Final = 130
 
-app = typer.Typer(
-    name="surfacelog",
-    help="The session bus for fleets of AI agents.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-)
-app.add_typer(stack.app, name="stack")
-app.add_typer(run.app, name="run")
-app.command()(compact.compact)
-app.command()(fold.fold)
-app.command("open")(transfer.open_session)
-app.command("import")(transfer.import_files)
-app.command()(transfer.export)
-app.command()(log.log)
-app.command()(surface.surface)
-app.command()(surface.header)
-app.command()(sessions.sessions)
+COMMANDS: Final = {
+    "stack": "stack:app",
+    "run": "run:app",
+    "open": "transfer:open_session",
+    "import": "transfer:import_files",
+    "export": "transfer:export",
+    "log": "log:log",
+    "surface": "surface:surface",
+    "header": "surface:header",
+    "sessions": "sessions:sessions",
+    "compact": "compact:compact",
+    "fold": "fold:fold",
+}
+"""Where each command is: module of this package and name in it."""
 
 
 class UsageError(SurfacelogError):
@@ -61,9 +51,10 @@ def main() -> None:
 def execute(arguments: list[str]) -> int:
     """Run one command and return its exit status; errors are on stderr by then."""
     as_json = "--json" in arguments
+    named = arguments[:1] if arguments[:1] and arguments[0] in COMMANDS else COMMANDS
     try:
-        status = typer.main.get_command(app).main(
-            arguments, prog_name="surfacelog", standalone_mode=False
+        status = typer.main.get_command(_app(named)).main(
+            arguments or ["--help"], prog_name="surfacelog", standalone_mode=False
         )
     except SurfacelogError as error:
         print_error(error, as_json=as_json)
@@ -78,6 +69,24 @@ def execute(arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return REFUSED
     return status if isinstance(status, int) else 0
+
+
+def _app(names: Iterable[str]) -> typer.Typer:
+    """Build the command line of these commands alone: the others' client libraries cost seconds."""
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.callback()(_surfacelog)
+    for name in names:
+        module, _, attribute = COMMANDS[name].partition(":")
+        command = getattr(import_module(f"surfacelog.processors.cli.{module}"), attribute)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name)(command)
+    return app
+
+
+def _surfacelog() -> None:
+    """The session bus for fleets of AI agents."""
 
 
 def _print_usage_error(error: TyperException, *, as_json: bool) -> None:

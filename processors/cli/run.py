@@ -22,9 +22,7 @@ from surfacelog.schemas.errors import SurfacelogError
 if TYPE_CHECKING:
     from types import FrameType
 
-app = typer.Typer(
-    help="Run a process until SIGTERM or Ctrl-C, which drain it.", no_args_is_help=True
-)
+app = typer.Typer(help="Run a process until SIGTERM or Ctrl-C, which drain it.")
 
 PROCESSES: Final = ("sequencer", "projector", "compactor")
 

@@ -24,7 +24,7 @@ from surfacelog.processors.stack.errors import StackError
 from surfacelog.processors.stack.local_stack import LocalStack
 from surfacelog.processors.stack.progress import Progress
 
-app = typer.Typer(help="Kafka, schema registry and Redis on this machine.", no_args_is_help=True)
+app = typer.Typer(help="Kafka, schema registry and Redis on this machine.")
 
 DirectoryOption: TypeAlias = Annotated[
     Path | None, typer.Option("--dir", help="Directory of the stack.  [default: .surfacelog/]")

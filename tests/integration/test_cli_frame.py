@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from surfacelog.processors.cli.find_settings import SettingsError, find_settings
-from surfacelog.processors.cli.main import execute
+from surfacelog.processors.cli.main import COMMANDS, execute
 from surfacelog.processors.health import READY, serve_health
 from surfacelog.processors.stack.plan import Plan
 from surfacelog.processors.stack.services import Layout
@@ -22,11 +22,12 @@ CAN_PRINT_FOR_EVER = """
 import sys
 from surfacelog.processors.cli import main, output
 
-@main.app.command()
 def chatter():
     while True:
         output.print_line("line")
 
+output.chatter = chatter
+main.COMMANDS["chatter"] = "output:chatter"
 sys.argv = ["surfacelog", "chatter"]
 main.main()
 """
@@ -98,6 +99,15 @@ def test_an_error_is_one_json_object_on_stderr(
 def test_a_wrong_command_line_exits_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert execute(words) == 2
     assert capsys.readouterr().out == ""
+
+
+def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in COMMANDS:
+        assert execute([name, "--help"]) == 0
+        assert f"surfacelog {name}" in capsys.readouterr().out
+    assert execute(["--help"]) == 0
+    listed = capsys.readouterr().out
+    assert all(f"\n  {name} " in listed for name in COMMANDS)
 
 
 def test_a_reader_that_has_enough_ends_a_command_quietly() -> None:

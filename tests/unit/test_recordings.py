@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from surfacelog.processors.cli.main import app
+from surfacelog.processors.cli.main import execute
 from surfacelog.projections.fold import fold_log
 from surfacelog.projections.loading import load_log
 from surfacelog.projections.transcript import transcript
@@ -76,10 +75,11 @@ def test_a_recording_is_printed_and_read_again(expected: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize("expected", INDEX, ids=[one["file"] for one in INDEX])
-def test_the_command_line_prints_the_fold(expected: dict[str, Any]) -> None:
-    result = CliRunner().invoke(app, ["fold", str(RECORDINGS / expected["file"]), "--json"])
-    assert result.exit_code == 0, result.output
-    printed = json.loads(result.stdout)
+def test_the_command_line_prints_the_fold(
+    expected: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert execute(["fold", str(RECORDINGS / expected["file"]), "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
     assert set(printed) == {
         "session", "events", "nodes", "replacements", "messages", "header", "context", "tokens",
         "node_tokens",
