@@ -293,7 +293,7 @@ def _event(read_members: Reader) -> Reader:
 
 def _chunk_run(readers: list[Reader], places: list[int]) -> Reader:
     def read(buffer: bytes, at: int) -> tuple[ChunkRun, int]:
-        columns = []
+        columns: list[Any] = []
         for reader in readers:
             value, at = reader(buffer, at)
             columns.append(tuple(value) if type(value) is list else value)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import secrets
 import sys
+from typing import Any
 
 from confluent_kafka import DeserializingConsumer
 from confluent_kafka.schema_registry import SchemaRegistryClient
@@ -27,7 +28,8 @@ def main(bootstrap: str, registry: str, topic: str) -> None:
     record = None
     while record is None:
         record = consumer.poll(1.0)
-    for event in record.value()["events"]:
+    batch: Any = record.value()  # a dict: what the deserializer made of it
+    for event in batch["events"]:
         message = (event.get("data") or {}).get("message")
         if message and message["content"] and "text" in message["content"][0]:
             sys.stdout.write(json.dumps([event["type"], message["content"][0]["text"]]) + "\n")

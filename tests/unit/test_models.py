@@ -31,7 +31,6 @@ from surfacelog.schemas.models.events import (
 )
 from surfacelog.schemas.records import SeqRange
 
-
 CONFIG = {"provider": "p", "model": "m"}
 
 
