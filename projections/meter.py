@@ -197,6 +197,9 @@ def _place(data: JsonValue) -> str:
     if data is None:
         raise MeterError("has no data")
     named = data if isinstance(data, dict) else {}
+    turn, step = named.get("turn"), named.get("step")
+    if type(turn) is int and type(step) is int:  # a chunk's, as a rule: not worth a JSON printer
+        return f"[[{turn}],[{step}]]"
     return js_dumps([[named[key]] if key in named else [] for key in ("turn", "step")])
 
 

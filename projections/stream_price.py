@@ -112,7 +112,7 @@ class StreamPrices:
 
 def _run_of(seq: int, place: str, chunk: JsonValue) -> _Run:
     kind = member(chunk, "type")
-    index = js_dumps(member(chunk, "index"))
+    index = _key(member(chunk, "index"))
     if isinstance(kind, str) and kind in _KINDS:
         text = text_member(chunk, "argumentsDelta" if kind == "tool-call-delta" else "text") or ""
         name = utf16_length(text_member(chunk, "name") or "")
@@ -128,6 +128,10 @@ def _run_of(seq: int, place: str, chunk: JsonValue) -> _Run:
         cut_short = member(member(chunk, "reason"), "kind") == "max-tokens"
         return _Run(seq, place, "finish", "", "", 0, [int(cut_short)])
     return _Run(seq, place, "other", "", "", 0, [0])
+
+
+def _key(index: JsonValue) -> str:
+    return str(index) if type(index) is int else js_dumps(index)
 
 
 def _continues(last: _Run, run: _Run) -> bool:
