@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import tracemalloc
 from dataclasses import replace
 from typing import Any
 
@@ -175,8 +176,14 @@ def test_blocks_may_be_split_but_not_lie() -> None:
     ],
 )
 def test_lying_counts_and_lengths_are_refused_in_little_memory(events: bytes) -> None:
-    with pytest.raises(DecodeError):
-        CODEC.decode_request(_with_events(events))
+    payload = _with_events(events)
+    tracemalloc.start()
+    try:
+        with pytest.raises(DecodeError):
+            CODEC.decode_request(payload)
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_json_text_that_is_not_lossless_is_refused() -> None:
