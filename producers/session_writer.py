@@ -44,6 +44,11 @@ class AppendHandle:
         self._sent = sent
         self._told = told
 
+    @property
+    def replaced(self) -> int:
+        """How many lone surrogates became U+FFFD, because UTF-8 cannot carry them."""
+        return self._sent.replaced
+
     async def committed(self) -> range:
         """Wait until the append is in the log and return its seqs. Raises AppendRefused."""
         receipt = await self._sent
