@@ -145,6 +145,7 @@ def _longs(*counts: int) -> bytes:
     return bytes(out)
 
 
+DELTA = b"\2\2x\0"
 DELTAS_65 = _longs(65) + b"\2x" * 65 + b"\0"
 
 
@@ -173,6 +174,9 @@ def test_blocks_may_be_split_but_not_lie() -> None:
         _run_of(b"\0", _longs(1, -3) + b"\0"),
         _run_of(b"\0", _longs(1, 1 << 61) + b"\0"),
         _run_of(b"\0", b"\2\2\xff\0"),
+        _run_of(b"\0", b"\2\5xx\0"),
+        _run_of(b"\0", b"\2\x84\0xx\0"),
+        _run_of(b"\0", DELTA).replace(b"\x12\2\2", b"\x92\0\2\2"),
     ],
 )
 def test_lying_counts_and_lengths_are_refused_in_little_memory(events: bytes) -> None:
