@@ -12,8 +12,12 @@ import pytest
 from tests.integration.compaction_stack import Stack, connect, start_services, write_long_session
 from tests.live_session import (
     assistant,
+    call,
+    result,
     step_end,
     step_start,
+    turn_end,
+    turn_start,
     user,
 )
 from tests.processes import environment_of
