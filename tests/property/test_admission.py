@@ -88,21 +88,7 @@ class Traffic(RuleBasedStateMachine):
     @rule(data=st.data())
     def owner_goes_on(self, data: st.DataObject) -> None:
         """Do what a well-behaved owner would do next, so that sessions get somewhere."""
-        loop = self.state.loop
-        if loop.turn is None:
-            items = (turn_start(loop.last_turn + 1), step_start(1, loop.last_turn + 1), user())
-        elif loop.step is None:
-            items = (step_start(loop.last_step + 1, loop.turn), user())
-        elif loop.unanswered:
-            here = {"turn": loop.turn, "step": loop.step}
-            items = tuple(call(c, **here) for c in set(loop.unanswered) - loop.pending.keys())
-            items += tuple(result(c, "long " * 9, **here) for c in set(loop.unanswered))
-        else:
-            calls = data.draw(st.lists(st.sampled_from(CALLS), max_size=2, unique=True))
-            items = (run("x", turn=loop.turn, step=loop.step),)
-            items += (assistant(*calls, turn=loop.turn, step=loop.step),)
-            if not calls:
-                items += (step_end(loop.step, loop.turn), turn_end(loop.turn))
+        items = self._next_items(data)
         request = self.session.request(self.owner, "owner", *items)
         assert isinstance(self._send(request), Admitted)
 
@@ -139,8 +125,8 @@ class Traffic(RuleBasedStateMachine):
             return  # nothing is sent for so long that its writer is forgotten
         decision = self.session.send(request)
         empty = batch.first_seq == batch.next_seq
-        seqs = (None, None) if empty else (batch.first_seq, batch.next_seq - 1)
-        assert decision == Duplicate(*seqs, batch.epoch)
+        first, last = (None, None) if empty else (batch.first_seq, batch.next_seq - 1)
+        assert decision == Duplicate(first, last, batch.epoch)
 
     @rule(hours=st.integers(1, 30))
     def time_passes(self, hours: int) -> None:
@@ -168,6 +154,25 @@ class Traffic(RuleBasedStateMachine):
             if place == len(self.session.log) // 2:
                 replayed = SessionState.from_bytes(replayed.to_bytes())
         assert replayed.to_bytes() == self.state.to_bytes()
+
+    def _next_items(self, data: st.DataObject) -> list[Item]:
+        loop = self.state.loop
+        if loop.turn is None:
+            turn = loop.last_turn + 1
+            return [turn_start(turn), step_start(1, turn), user()]
+        if loop.step is None:
+            return [step_start(loop.last_step + 1, loop.turn), user()]
+        if loop.unanswered:
+            ids = sorted(set(loop.unanswered))
+            items: list[Item] = [
+                call(i, turn=loop.turn, step=loop.step) for i in ids if i not in loop.pending
+            ]
+            long = "long " * 9
+            return items + [result(i, long, turn=loop.turn, step=loop.step) for i in ids]
+        calls = data.draw(st.lists(st.sampled_from(CALLS), max_size=2, unique=True))
+        items = [run("x", turn=loop.turn, step=loop.step)]
+        items.append(assistant(*calls, turn=loop.turn, step=loop.step))
+        return items if calls else [*items, step_end(loop.step, loop.turn), turn_end(loop.turn)]
 
     def _send(self, request: AppendRequest) -> Decision:
         decision = self.session.send(request)
@@ -200,17 +205,17 @@ class Traffic(RuleBasedStateMachine):
         step = draw(st.sampled_from((loop.step or loop.last_step + 1, 1)))
         call_id = draw(st.sampled_from(CALLS))
         cited = draw(st.lists(st.integers(-3, self.state.next_seq + 1), max_size=3))
-        sources = {} if not cited else {"sourceEventSeqs": list(cited)}
+        sources: JsonObject = {} if not cited else {"sourceEventSeqs": [*cited]}
         makers: list[Callable[[], Item]] = [
             lambda: turn_start(turn),
             lambda: turn_end(turn),
             lambda: step_start(step, turn),
             lambda: step_end(step, turn),
             lambda: run("a", "b", turn=turn, step=step),
-            lambda: assistant(call_id, turn=turn, step=step, **sources),
+            lambda: {**assistant(call_id, turn=turn, step=step), **sources},
             lambda: call(call_id, turn=turn, step=step),
             lambda: result(call_id, turn=turn, step=step),
-            lambda: user(**sources),
+            lambda: {**user(), **sources},
             lambda: user(sourceEventSeqs=list(self.state.inbox.unclaimed[:1]) or [0]),
             lambda: event("todo/write", {"todos": []}),
             lambda: self._replacement(data),

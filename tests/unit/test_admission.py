@@ -40,6 +40,7 @@ from surfacelog.schemas.topics import REQUEST_RETENTION_MS
 
 if TYPE_CHECKING:
     from surfacelog.schemas.event_types import Role
+    from surfacelog.schemas.json_value import JsonObject
 
 
 @pytest.fixture
@@ -148,9 +149,6 @@ def test_expectations(session: LiveSession, expect: Expectation, holds: bool) ->
         assert refused(decision) == ("expectation", None)
 
 
-_PLACED = {"turn": 1, "step": 1}
-
-
 @pytest.mark.parametrize(
     ("item", "code"),
     [
@@ -199,7 +197,7 @@ def test_the_second_item_is_refused_by_its_rule(
     session: LiveSession, item: Item, code: str
 ) -> None:
     before = session.state.to_bytes() if session.state else b""
-    assert refused(session.owner(event("todo/write", _PLACED), item)) == (code, 1)
+    assert refused(session.owner(event("todo/write", {"todos": []}), item)) == (code, 1)
     assert session.state is not None
     assert session.state.to_bytes() == before
 
@@ -212,15 +210,20 @@ def test_nothing_of_the_loop_stands_outside_a_turn(item: Item) -> None:
     assert refused(session.owner(item)) == ("turn", 0)
 
 
+def not_started(call_id: str) -> JsonObject:
+    answer = result(call_id, error="TOOL_NOT_STARTED")
+    answer["data"]["message"]["content"][0]["isError"] = True  # type: ignore[index, call-overload]
+    return answer
+
+
 def test_results_answer_started_calls_of_unanswered_blocks(session: LiveSession) -> None:
     admitted(session.owner(assistant("c1", "c2"), call("c1")))
     assert refused(session.owner(result("c2"))) == ("pairing", 0)
     assert refused(session.owner(user())) == ("pairing", 0)
     assert refused(session.owner(step_end())) == ("pairing", 0)
-    assert refused(session.owner(result("c3", error="TOOL_NOT_STARTED"))) == ("pairing", 0)
-    not_started = result("c2", error="TOOL_NOT_STARTED")
-    not_started["data"]["message"]["content"][0]["isError"] = True  # type: ignore[index, call-overload]
-    admitted(session.owner(result("c1"), not_started, step_end()))
+    assert refused(session.owner(not_started("c3"))) == ("pairing", 0)
+    assert refused(session.owner(call("c3"), result("c3"))) == ("pairing", 1)
+    admitted(session.owner(result("c1"), not_started("c2"), step_end()))
 
 
 def test_a_tool_result_is_replaced_in_its_content_alone(session: LiveSession) -> None:
@@ -242,7 +245,7 @@ def test_an_append_cites_its_own_events(session: LiveSession) -> None:
     batch = admitted(
         session.owner(run("a", "b"), assistant("c1", sourceEventSeqs=[-1, -2]), call("c1"))
     )
-    assert batch.items[1]["sourceEventSeqs"] == [-1, -2]  # type: ignore[index, call-overload]
+    assert batch.items[1]["sourceEventSeqs"] == [-1, -2]  # type: ignore[index]
     late = result("c1", sourceEventSeqs=[-2])
     assert refused(session.owner(late)) == ("surface.sources", 0)
     admitted(session.owner(result("c1", sourceEventSeqs=[6])))
@@ -289,6 +292,11 @@ def test_a_post_is_claimed_once_and_by_the_owner(session: LiveSession) -> None:
     admitted(session.owner(claim))
     assert refused(session.owner(claim)) == ("inbox.claimed", 0)
     admitted(session.owner(user(sourceEventSeqs=[4])))
+
+
+def test_a_post_may_be_claimed_by_the_append_that_carries_it(session: LiveSession) -> None:
+    admitted(session.owner(run("a"), posted(), user(sourceEventSeqs=[-2])))
+    assert refused(session.owner(user(sourceEventSeqs=[4]))) == ("inbox.claimed", 0)
 
 
 def test_at_most_a_thousand_posts_wait(session: LiveSession) -> None:
