@@ -30,6 +30,8 @@ from surfacelog.projections.store import SurfaceStore
 from surfacelog.schemas.registry import connect_codec
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
     import faust
 
     from surfacelog.processors.projector.transport import LogConsumer
@@ -70,12 +72,16 @@ class _Projector:
     """The parts, and their life: start, run until stopped or failed, drain."""
 
     def __init__(
-        self, app: faust.App, partitions: Partitions, ticker: Ticker, repair: Repair
+        self,
+        app: faust.App,
+        partitions: Partitions,
+        ticker: Ticker,
+        workers: Sequence[Callable[[], Awaitable[None]]],
     ) -> None:
         self._app = app
         self._partitions = partitions
         self._ticker = ticker
-        self._repair = repair
+        self._workers = workers
 
     @classmethod
     async def build(
@@ -98,57 +104,54 @@ class _Projector:
 
         partitions.on_taken = taken
         audit = Audit(partitions, parked, applier, store, redis, partition_count)
+        repair = Repair(partitions, parked, applier, store, redis, reader)
         app = faust_app(settings, partitions)
         events = EventsAgent(codec, partitions, positions, parked, applier)
-        add_agent(app, settings.topics.events, events)
-        add_agent(app, settings.topics.receipts, ReceiptsAgent(codec, partitions, redis, keys))
-        return cls(
-            app,
-            partitions,
-            Ticker(partitions, positions, parked, audit, redis),
-            Repair(partitions, parked, applier, store, redis, reader),
+        receipts = ReceiptsAgent(codec, partitions, redis, keys)
+        workers = (
+            add_agent(app, settings.topics.events, events),
+            add_agent(app, settings.topics.receipts, receipts),
+            repair.run,
         )
+        return cls(app, partitions, Ticker(partitions, positions, parked, audit, redis), workers)
 
     async def run(self, stopping: asyncio.Event) -> int:
+        """Run until stopped, or until a part ends that should not; return the exit status."""
         self._app.finalize()
         await self._app.start()
         consumer = cast("LogConsumer", self._app.consumer)
-        tasks = [
-            asyncio.create_task(self._report_ready()),
-            asyncio.create_task(self._ticker.run(consumer, stopping)),
-            asyncio.create_task(self._repair.run()),
-            asyncio.create_task(self._app.wait_until_stopped()),
-            asyncio.create_task(stopping.wait()),
+        parts = [
+            self._app.wait_until_stopped(),
+            self._report_ready(stopping),
+            self._ticker.run(consumer),
+            *(work() for work in self._workers),
         ]
-        failed = await _until_stopped(tasks, stopping)
+        failed = await _until_first_end([asyncio.ensure_future(part) for part in parts], stopping)
         READY.set(0)
         await self._app.stop()
         if not failed:
-            async with self._partitions.turn:
-                await self._ticker.store_positions(consumer)
+            # What was applied is known to be in Redis, so its position may be told.
+            await self._ticker.store_positions(consumer)
         _log.info("stopped", failed=failed)
         return int(failed)
 
-    async def _report_ready(self) -> None:
+    async def _report_ready(self, stopping: asyncio.Event) -> None:
         await self._partitions.assigned.wait()
         READY.set(1)
         _log.info("ready", partitions=sorted(self._partitions.events))
+        await stopping.wait()
 
 
-async def _until_stopped(tasks: list[asyncio.Task[Any]], stopping: asyncio.Event) -> bool:
-    """Wait for the stop signal; return whether something failed before it came."""
-    pending = set(tasks)
-    while not stopping.is_set():
-        done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            error = task.exception()
-            if error is not None:
-                _log.error("projector failed", error=str(error), exc_info=error)
-                stopping.set()
-                return True
-        if tasks[3] in done and not stopping.is_set():
-            return True
-    for task in pending:
-        task.cancel()
-    await asyncio.gather(*pending, return_exceptions=True)
-    return False
+async def _until_first_end(parts: list[asyncio.Future[Any]], stopping: asyncio.Event) -> bool:
+    """Wait until told to stop or a part ends, then end all; return whether a part had failed."""
+    stopped = asyncio.ensure_future(stopping.wait())
+    done, _ = await asyncio.wait([stopped, *parts], return_when=asyncio.FIRST_COMPLETED)
+    failed = not stopping.is_set()
+    for part in done:
+        error = part.exception()
+        if error is not None:
+            _log.error("projector failed", error=str(error), exc_info=error)
+    for part in (stopped, *parts):
+        part.cancel()
+    await asyncio.gather(stopped, *parts, return_exceptions=True)
+    return failed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import faust
@@ -10,7 +11,7 @@ from surfacelog.processors.projector.transport import Transport
 from surfacelog.producers.bootstrap import max_record_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from surfacelog.processors.projector.transport import Applied, LinkedMessage, LogConsumer
     from surfacelog.schemas.settings import Settings
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 BATCH: Final = 500
 WITHIN_SECONDS: Final = 0.005
 BUFFERED_RECORDS: Final = 2_000
+BUFFERED_BATCHES: Final = 32
+LOADED: Final = 16
+GATHER_SECONDS: Final = 0.02
+"""So many records in one window mean load: then larger batches are worth the wait."""
 SESSION_SECONDS: Final = 6.0
 """How long a killed projector keeps its partitions: the least that brokers allow by default."""
 
@@ -51,15 +56,38 @@ def faust_app(settings: Settings, applied: Applied) -> faust.App:
     return app
 
 
-def add_agent(app: faust.App, topic: str, agent: Agent) -> None:
-    """Let an agent take the raw records of a topic, in batches, one batch at a time."""
+def add_agent(app: faust.App, topic: str, agent: Agent) -> Callable[[], Awaitable[None]]:
+    """Let an agent take the raw records of a topic, in batches, one batch at a time.
+
+    Returns the task to run beside the app. Faust collects records only while nobody works on
+    the last ones, so its own agent just hands them over: under load the next batch is as large
+    as what came meanwhile, and an idle topic waits for nothing.
+    """
+    handed_over: asyncio.Queue[list[LinkedMessage]] = asyncio.Queue(BUFFERED_BATCHES)
+    closed = asyncio.Event()
     source = app.topic(
         topic, key_type=bytes, value_type=bytes, key_serializer="raw", value_serializer="raw"
     )
 
-    async def take(stream: faust.StreamT[Any]) -> None:
-        consumer = cast("LogConsumer", app.consumer)
+    async def hand_over(stream: faust.StreamT[Any]) -> None:
         async for events in stream.take_events(BATCH, within=WITHIN_SECONDS):
-            await agent.take(consumer, [cast("LinkedMessage", event.message) for event in events])
+            if not closed.is_set():
+                await handed_over.put([cast("LinkedMessage", event.message) for event in events])
 
-    app.agent(source, name=topic, concurrency=1)(take)
+    async def work() -> None:
+        try:
+            while True:
+                messages = await handed_over.get()
+                if len(messages) >= LOADED:
+                    await asyncio.sleep(GATHER_SECONDS)
+                while len(messages) < BATCH and not handed_over.empty():
+                    messages += handed_over.get_nowait()
+                await agent.take(cast("LogConsumer", app.consumer), messages)
+        finally:
+            # Faust waits for its agents when it stops: none may be left waiting for room here.
+            closed.set()
+            while not handed_over.empty():
+                handed_over.get_nowait()
+
+    app.agent(source, name=topic, concurrency=1)(hand_over)
+    return work

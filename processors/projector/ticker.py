@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final
 
 from surfacelog.processors.projector import metrics
-from surfacelog.projections.visibility import wait_at_most
 
 if TYPE_CHECKING:
-    import asyncio
-
     from surfacelog.processors.projector.audit import Audit
     from surfacelog.processors.projector.parked import ParkedSessions
     from surfacelog.processors.projector.partitions import Partitions
@@ -37,9 +35,10 @@ class Ticker:
         self._audit = audit
         self._redis = redis
 
-    async def run(self, consumer: LogConsumer, stopping: asyncio.Event) -> None:
-        """Tick until told to stop."""
-        while not await wait_at_most(stopping, TICK_SECONDS):
+    async def run(self, consumer: LogConsumer) -> None:
+        """Tick until cancelled."""
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
             await self.tick(consumer)
 
     async def tick(self, consumer: LogConsumer) -> None:
