@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from surfacelog.schemas.errors import CorruptLogError
 from surfacelog.schemas.jsonl import event_lines, header_line
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def export_session(reader: LogReader, session_id: str, *, packed: bool = False) 
 
 def _session_header(reader: LogReader, session_id: str) -> JsonObject:
     _, first = next(reader.batches(session_id))
-    # Only an open makes a session, so the first batch of every session carries one.
-    assert first.opened is not None
+    # Only an open makes a session, and a read of the whole log begins with it.
+    if first.opened is None:
+        raise CorruptLogError(f"{session_id} does not begin with an open", session=session_id)
     return first.opened.header

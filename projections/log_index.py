@@ -8,7 +8,7 @@ after seq 0 was lost once and knows only the later appends.
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
+from bisect import bisect_left
 from typing import Final
 
 _ENTRY: Final = struct.Struct(">QQ")
@@ -21,13 +21,19 @@ def index_entry(first_seq: int, offset: int) -> bytes:
 
 
 def offset_before(index: bytes, seq: int) -> int | None:
-    """Return the offset of the last indexed append that begins at or before `seq`.
+    """Return the offset from which every append that stands at `seq` or holds it is read.
 
-    None when the index does not reach back that far: scan the partition instead.
+    That is the first append that begins at `seq` (an open without events shares its first_seq
+    with the append behind it), else the last one that begins before it. None when the index does
+    not reach back that far: scan the partition instead.
     """
     entries = range(len(index) // ENTRY_BYTES)
-    place = bisect_right(entries, seq, key=lambda i: _ENTRY.unpack_from(index, i * ENTRY_BYTES)[0])
-    if place == 0:
-        return None
-    offset: int = _ENTRY.unpack_from(index, (place - 1) * ENTRY_BYTES)[1]
-    return offset
+    place = bisect_left(entries, seq, key=lambda i: _entry(index, i)[0])
+    if place == len(entries) or _entry(index, place)[0] > seq:
+        place -= 1
+    return None if place < 0 else _entry(index, place)[1]
+
+
+def _entry(index: bytes, place: int) -> tuple[int, int]:
+    first_seq, offset = _ENTRY.unpack_from(index, place * ENTRY_BYTES)
+    return first_seq, offset

@@ -97,7 +97,7 @@ class LogReader:
         start = self._indexed_offset(session_id, first)
         next_seq: int | None = None
         for offset, batch in self._scan(session_id, start):
-            if next_seq is None and start != OFFSET_BEGINNING and batch.first_seq > first:
+            if next_seq is None and start != OFFSET_BEGINNING and _is_late(batch, first):
                 _log.warning("log index does not fit the log, scanning", session=session_id)
                 yield from self._without_index().batches(session_id, first, last)
                 return
@@ -241,6 +241,11 @@ def _arrived(consumer: Consumer) -> list[Message]:
 def _offset(message: Message) -> int:
     offset = message.offset()
     return -1 if offset is None else offset
+
+
+def _is_late(batch: EventBatch, first: int) -> bool:
+    """Tell whether an indexed read began too late: every log begins with an open."""
+    return batch.first_seq > first or (first == 0 and batch.opened is None)
 
 
 def _check_next(batch: EventBatch, expected: int | None, *, from_start: bool) -> None:

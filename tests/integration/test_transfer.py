@@ -107,6 +107,20 @@ async def test_every_recording_comes_out_as_it_went_in(
     assert len(check_log(bus)) == 48
 
 
+async def test_a_session_whose_open_has_no_events_comes_out_with_its_header(
+    client: AppendClient, log: LogReader
+) -> None:
+    """The open and the first append share first_seq 0; the index in Redis names both."""
+    async with SessionWriter.open(client.settings, "own", cwd="/w", client=client) as writer:
+        await writer.append(note("a"), note("b"))
+        await writer.flush("visible")
+    header, events = await asyncio.to_thread(exported, log, "own", packed=False)
+    assert (header["id"], header["cwd"], len(events)) == ("own", "/w", 2)
+    assert [offset for offset, _ in log.batches("own", 1)] == [
+        offset for offset, batch in log.batches("own") if batch.items
+    ]
+
+
 async def test_a_killed_import_is_resumed_and_other_events_are_refused(
     client: AppendClient, bus: Bus, log: LogReader
 ) -> None:
