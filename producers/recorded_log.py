@@ -21,6 +21,7 @@ from surfacelog.schemas.json_text import dumps, replace_lone_surrogates
 from surfacelog.schemas.jsonl import read_log
 from surfacelog.schemas.legacy import upgrade_events
 from surfacelog.schemas.records import AppendRequest, ChunkRun, Open
+from surfacelog.schemas.session_header import check_recorded_header
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,6 +66,7 @@ def read_recording(content: bytes, session_id: str | None = None) -> RecordedLog
         warnings.append(f"torn tail: the last {stored.dropped_bytes} bytes were dropped")
     if "delegationDepth" not in _raw_header(content):
         warnings.append("the header lacks delegationDepth: taken as 0")
+    check_recorded_header(stored.header)
     wanted = _session_id(stored.header, session_id)
     upgraded = upgrade_events(stored.events, str(stored.header["id"]))
     require_known_types(upgraded)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from surfacelog.projections.admission_roles import OPENING_ROLES
 from surfacelog.projections.closers import turn_closers
-from surfacelog.schemas.errors import AdmissionError, UnsupportedLogError
+from surfacelog.schemas.errors import AdmissionError, CorruptLogError, UnsupportedLogError
 from surfacelog.schemas.records import Opened
-from surfacelog.schemas.session_header import FORMAT_VERSION, check_version
+from surfacelog.schemas.session_header import check_header, check_recorded_header
 
 if TYPE_CHECKING:
     from surfacelog.projections.session_state import SessionState
@@ -32,7 +32,7 @@ def plan_opening(state: SessionState | None, request: AppendRequest, wish: Open)
             "role", f"the {request.role} may not load a session: only an importer writes history"
         )
     if state is None:
-        _check_header(wish.header)
+        _check_header(wish.header, request)
         return Opening(Opened(wish.header, 1, wish.loading))
     if request.role == "importer":
         return Opening(_end_of_load(state, request, wish))
@@ -82,12 +82,17 @@ def _end_of_load(state: SessionState, request: AppendRequest, wish: Open) -> Ope
     return Opened(state.header, state.epoch, loading=False)
 
 
-def _check_header(header: JsonObject) -> None:
+def _check_header(header: JsonObject, request: AppendRequest) -> None:
+    """Refuse a header with which the exported session could not be read again."""
+    check = check_recorded_header if request.role == "importer" else check_header
     try:
-        check_version(header)
+        check(header)
     except UnsupportedLogError as error:
         raise AdmissionError("unsupported_version", error.message) from error
-    if header.get("version") != FORMAT_VERSION:
+    except CorruptLogError as error:
+        raise AdmissionError("malformed", error.message) from error
+    if header["id"] != request.session_id:
         raise AdmissionError(
-            "malformed", f"the session header has no version: write version {FORMAT_VERSION}"
+            "malformed",
+            f"the header is of session {str(header['id'])[:140]!r}: name {request.session_id}",
         )

@@ -68,6 +68,11 @@ def check_header(header: JsonValue) -> None:
         raise CorruptLogError("a session header's origin is 'subagent'")
 
 
+def check_recorded_header(header: JsonObject) -> None:
+    """As `check_header`, but any cwd is let be: recordings carry a placeholder there."""
+    check_header({name: value for name, value in header.items() if name != "cwd"})
+
+
 def child_header(
     parent: JsonObject, child_id: str, *, seed_length: int, created_at: int
 ) -> JsonObject:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 QUICK = Tuning(session_timeout=6_000, max_poll_interval=6_000, poll_seconds=0.05)
 """As quick as a broker permits: it allows no session timeout below 6 s."""
 
-HEADER: JsonObject = {"version": 0, "id": "s", "createdAt": 0, "cwd": "/", "delegationDepth": 0}
+HEADER: JsonObject = {"version": 0, "id": "s-1", "createdAt": 0, "cwd": "/", "delegationDepth": 0}
 
 
 def wait_until(what: str, true: Callable[[], bool], seconds: float = 30.0) -> None:
@@ -285,7 +285,7 @@ class RawOwner:
 
     def open(self) -> AppendRequest:
         self.epoch += 1
-        return self._next((), Open(HEADER))
+        return self._next((), Open({**HEADER, "id": self.session_id}))
 
     def append(self, *items: Item) -> AppendRequest:
         return self._next(items or (note(f"append {self.append_seq}"),), None)
@@ -303,7 +303,7 @@ class RawOwner:
 def note(text: str) -> JsonObject:
     """Return an event that is admissible anywhere."""
     message: JsonObject = {
-        "id": text,
+        "id": text[:20],
         "role": "user",
         "content": [{"type": "text", "text": text}],
         "source": {"kind": "user"},

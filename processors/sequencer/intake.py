@@ -18,6 +18,7 @@ from surfacelog.schemas.chain import chain
 from surfacelog.schemas.codec import DecodedRequest, DecodeError
 from surfacelog.schemas.errors import ServiceError
 from surfacelog.schemas.event_types import ROLES
+from surfacelog.schemas.ids import is_valid_id
 from surfacelog.schemas.records import EventBatch, Receipt
 from surfacelog.schemas.topics import partition_of
 
@@ -123,8 +124,9 @@ class Intake:
             return self.refuse(intention, record)
         request = intention.request
         state = overlay.state(request.session_id)
-        # A session that is known here was on the right partition when it was opened.
-        if state is None:
+        # A session that is known here was on the right partition when it was opened; an id that
+        # no session may have is refused as such by `admit`.
+        if state is None and is_valid_id(request.session_id):
             home = partition_of(request.session_id, self._partitions)
             if home != record.partition():
                 message = f"belongs on partition {home}, not {record.partition()}: use murmur2"

@@ -69,9 +69,14 @@ def test_the_header_of_the_log_stays() -> None:
         ({"version": 1, "id": "s"}, "unsupported_version"),
         ({"version": -1, "id": "s"}, "unsupported_version"),
         ({"id": "s"}, "malformed"),
+        ({"version": 0}, "malformed"),
+        ({"version": 0, "createdAt": 1}, "malformed"),
+        ({"version": 0, "id": "s"}, "malformed"),
+        ({"version": 0, "id": "other", "createdAt": 1}, "malformed"),
+        ({"version": 0, "id": "s", "createdAt": 1, "cwd": "relative"}, "malformed"),
     ],
 )
-def test_a_header_of_another_version_is_refused(header: JsonObject, code: str) -> None:
+def test_a_header_that_could_not_be_read_again_is_refused(header: JsonObject, code: str) -> None:
     session = LiveSession()
     assert refused(session.send(session.request("a", "owner", open=Open(header)))) == (code, None)
 
