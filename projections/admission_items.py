@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from surfacelog.projections.admission_roles import CHUNK_ROLES, check_role
@@ -12,7 +13,7 @@ from surfacelog.schemas.citations import resolve_citations
 from surfacelog.schemas.errors import AdmissionError
 from surfacelog.schemas.event_rules import check_event, check_known_type
 from surfacelog.schemas.event_types import INBOX_POSTED, OWN_TYPES, SURFACE_TYPES
-from surfacelog.schemas.json_value import list_member, object_member
+from surfacelog.schemas.json_value import MAX_SAFE_INTEGER, list_member, object_member
 from surfacelog.schemas.records import ChunkRun, Item
 
 if TYPE_CHECKING:
@@ -68,6 +69,9 @@ def _check_run(state: SessionState, role: Role, run: ChunkRun) -> None:
         check_run(run)
     except ValueError as error:
         raise AdmissionError("malformed", str(error)) from error
+    times = (*accumulate(run.dt, initial=run.time),)
+    if min(times) < -MAX_SAFE_INTEGER or max(times) > MAX_SAFE_INTEGER:
+        raise AdmissionError("malformed", "a chunk run whose times leave the exact integers")
     if role != "importer":
         state.loop.check_place(run.turn, run.step, "a chunk run")
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from surfacelog.projections.snapshot_columns import differences
 from surfacelog.schemas.errors import AdmissionError
-from surfacelog.schemas.json_value import list_member
+from surfacelog.schemas.surface_form import cited_seqs
 
 if TYPE_CHECKING:
     from surfacelog.schemas.json_value import JsonObject, JsonValue
@@ -55,7 +55,7 @@ class Inbox:
 
     def check_claim(self, event: JsonObject, *, by_owner: bool) -> None:
         """Raise AdmissionError `inbox.claimed` or `role` for a claim that cannot be made."""
-        for seq in list_member(event, "sourceEventSeqs"):
+        for seq in cited_seqs(event):
             if self._is_claimed(seq):
                 raise AdmissionError(
                     "inbox.claimed", f"the post {seq} is claimed already: leave it out"
@@ -71,13 +71,11 @@ class Inbox:
 
     def claim(self, event: JsonObject) -> None:
         """Fold a user/message: it claims each waiting post that it cites."""
-        for seq in list_member(event, "sourceEventSeqs"):
-            if isinstance(seq, int) and seq in self.unclaimed:
+        for seq in cited_seqs(event):
+            if seq in self.unclaimed:
                 self.unclaimed.remove(seq)
                 insort(self.claimed, seq)
 
-    def _is_claimed(self, seq: object) -> bool:
-        if not isinstance(seq, int):
-            return False
+    def _is_claimed(self, seq: int) -> bool:
         place = bisect_left(self.claimed, seq)
         return place < len(self.claimed) and self.claimed[place] == seq

@@ -226,6 +226,16 @@ def test_results_answer_started_calls_of_unanswered_blocks(session: LiveSession)
     admitted(session.owner(result("c1"), not_started("c2"), step_end()))
 
 
+@pytest.mark.parametrize(
+    ("time", "dt"), [(2**53, ()), (2**53 - 2, (1, 1)), (0, (-(2**53), 2**53)), (-(2**60), (2**60,))]
+)
+def test_the_times_of_a_chunk_run_are_exact_integers(
+    session: LiveSession, time: int, dt: tuple[int, ...]
+) -> None:
+    chunks = replace(run(*"a" * (len(dt) + 1)), time=time, dt=dt)
+    assert refused(session.owner(chunks)) == ("malformed", 0)
+
+
 def test_a_tool_result_is_replaced_in_its_content_alone(session: LiveSession) -> None:
     admitted(session.owner(assistant("c1"), call("c1"), result("c1")))
     assert refused(session.owner(user(op=span(2, 3), sourceEventSeqs=[2, 3]))) == ("pairing", 0)
@@ -292,6 +302,12 @@ def test_a_post_is_claimed_once_and_by_the_owner(session: LiveSession) -> None:
     admitted(session.owner(claim))
     assert refused(session.owner(claim)) == ("inbox.claimed", 0)
     admitted(session.owner(user(sourceEventSeqs=[4])))
+
+
+def test_a_post_cited_by_a_whole_float_is_claimed_all_the_same(session: LiveSession) -> None:
+    admitted(session.contributor(posted()))
+    admitted(session.owner(user(sourceEventSeqs=[3.0])))
+    assert refused(session.owner(user(sourceEventSeqs=[3.0]))) == ("inbox.claimed", 0)
 
 
 def test_a_post_may_be_claimed_by_the_append_that_carries_it(session: LiveSession) -> None:
