@@ -86,7 +86,8 @@ def _check_identity(
     if request.append_seq < 0:
         raise AdmissionError("malformed", f"append_seq {request.append_seq}: count from 0")
     # The ids of a known session and writer were checked when they first came.
-    if state is None or request.writer_id not in state.writers.by_id:
+    writer = None if state is None else state.writers.by_id.get(request.writer_id)
+    if writer is None:
         for name, value in (("session", request.session_id), ("writer", request.writer_id)):
             if not is_valid_id(value):
                 raise AdmissionError(
@@ -95,6 +96,11 @@ def _check_identity(
     if request.role not in topic_role_set:
         raise AdmissionError(
             "role", f"the role {request.role} is not admitted from this topic: send it to its own"
+        )
+    if writer is not None and request.role != writer.role:
+        # Else whoever may post to an inbox could take the numbers of the owner's appends.
+        raise AdmissionError(
+            "role", f"{request.writer_id} writes as {writer.role}: take an id of your own"
         )
 
 

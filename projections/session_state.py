@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from surfacelog.schemas.json_value import JsonObject, JsonValue
     from surfacelog.schemas.records import EventBatch, Item
 
-SNAPSHOT_VERSION: Final = 1
+SNAPSHOT_VERSION: Final = 2
 
 EFFECTIVE_TYPES: Final = (
     CORE_TYPES - {"assistant/chunk", "todo/write", "request/context", "compaction/prune"}

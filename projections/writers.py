@@ -26,12 +26,13 @@ class Appended(NamedTuple):
 
 
 class Writer(NamedTuple):
-    """One writer incarnation. `recent` ends with the append `last_append_seq`.
+    """One writer incarnation, of one role. `recent` ends with the append `last_append_seq`.
 
     `active_at` is the log's clock (ms UTC) at its last append; `compaction_id` names the last
     bracket that it opened, so that a zombie is told `compaction.closed`.
     """
 
+    role: str
     last_append_seq: int
     active_at: int
     recent: tuple[Appended, ...]
@@ -71,7 +72,9 @@ class Writers:
         if known is not None:
             recent = known.recent[1 - REMEMBERED_APPENDS :] + recent
             compaction_id = compaction_id or known.compaction_id
-        self.by_id[batch.writer_id] = Writer(batch.append_seq, self.clock, recent, compaction_id)
+        self.by_id[batch.writer_id] = Writer(
+            batch.role, batch.append_seq, self.clock, recent, compaction_id
+        )
 
     def forget_idle(self, *keep: str | None) -> None:
         """Drop writers idle for longer than requests are retained, except those to keep."""
@@ -92,6 +95,7 @@ class Writers:
             rows.append(
                 [
                     writer_id,
+                    writer.role,
                     writer.last_append_seq,
                     self.clock - writer.active_at,
                     writer.compaction_id,
@@ -108,7 +112,7 @@ class Writers:
         """Return what `to_json` was given."""
         clock, rows = value
         writers = cls(clock=clock)
-        for writer_id, last, idle, compaction_id, firsts, counts, epochs, digests in rows:
+        for writer_id, role, last, idle, compaction_id, firsts, counts, epochs, digests in rows:
             columns = zip(
                 accumulate(firsts), counts, accumulate(epochs), unpack_digests(digests), strict=True
             )
@@ -116,7 +120,7 @@ class Writers:
                 Appended(first, first + count, epoch, digest)
                 for first, count, epoch, digest in columns
             )
-            writers.by_id[writer_id] = Writer(last, clock - idle, recent, compaction_id)
+            writers.by_id[writer_id] = Writer(role, last, clock - idle, recent, compaction_id)
         return writers
 
     def opened_bracket(self, compaction_id: str) -> bool:

@@ -68,6 +68,14 @@ def test_a_role_is_admitted_from_its_topic_only(session: LiveSession) -> None:
     assert refused(decision) == ("role", None)
 
 
+@pytest.mark.parametrize("again", [False, True], ids=["next", "resent"])
+def test_no_other_role_takes_the_numbers_of_a_writer(session: LiveSession, again: bool) -> None:
+    forged = session.request("agent", "contributor", posted())
+    forged = replace(forged, append_seq=forged.append_seq - again)
+    assert refused(session.send(forged)) == ("role", None)
+    admitted(session.owner(step_end()))
+
+
 def test_an_append_to_no_session_is_not_found() -> None:
     session = LiveSession()
     assert refused(session.owner(turn_start())) == ("not_found", None)

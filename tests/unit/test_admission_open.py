@@ -181,6 +181,6 @@ def test_a_batch_is_applied_once_and_never_over_a_gap() -> None:
 
 def test_a_snapshot_of_another_version_is_not_read() -> None:
     snapshot = SessionState.new("s").to_bytes()
-    for other in (b"", b"\x02" + snapshot[1:]):
+    for other in (b"", b"\x01" + snapshot[1:]):
         with pytest.raises(UnsupportedLogError):
             SessionState.from_bytes(other)
