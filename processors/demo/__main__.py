@@ -141,9 +141,15 @@ def print_next(console: Console, settings: Settings, supervisor: int) -> None:
     console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
 
 
-if __name__ == "__main__":
+def run() -> int:
+    """Run the demo; say in a sentence each what went wrong, if anything did."""
     try:
-        sys.exit(main())
-    except SurfacelogError as error:
-        print_error(error, as_json=False)
-        sys.exit(1)
+        return main()
+    except* SurfacelogError as errors:
+        for error in errors.exceptions:
+            print_error(error, as_json=False)  # type: ignore[arg-type]  # scenes raise no groups
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(run())
