@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 QUICK = Tuning(session_timeout=6_000, max_poll_interval=6_000, poll_seconds=0.05)
 """As quick as a broker permits: it allows no session timeout below 6 s."""
 
-HEADER: JsonObject = {"version": 0, "id": "s-1", "createdAt": 0, "cwd": "/", "delegationDepth": 0}
-
 
 def wait_until(what: str, true: Callable[[], bool], seconds: float = 30.0) -> None:
     """Return when the condition holds; fail with its name when it does not in time."""
@@ -285,7 +283,7 @@ class RawOwner:
 
     def open(self) -> AppendRequest:
         self.epoch += 1
-        return self._next((), Open({**HEADER, "id": self.session_id}))
+        return self._next((), Open(header_of(self.session_id)))
 
     def append(self, *items: Item) -> AppendRequest:
         return self._next(items or (note(f"append {self.append_seq}"),), None)
@@ -298,6 +296,11 @@ class RawOwner:
         )
         self.append_seq += 1
         return request
+
+
+def header_of(session_id: str) -> JsonObject:
+    """Return a session header."""
+    return {"version": 0, "id": session_id, "createdAt": 0, "cwd": "/", "delegationDepth": 0}
 
 
 def note(text: str) -> JsonObject:

@@ -77,15 +77,23 @@ class Sequencer:
         Raises FatalError when this process can write no more, CorruptLogError when the log
         cannot be replayed.
         """
-        self._batches.start()
-        self.group.join(self._give_up, self._drop)
+        self.start()
         try:
             while not self._stop.is_set():
                 self.turn()
             self._give_up()
         finally:
-            self._drop()
-            self.group.leave()
+            self.end()
+
+    def start(self) -> None:
+        """End what an earlier process of the same name left open, and join the group."""
+        self._batches.start()
+        self.group.join(self._give_up, self._drop)
+
+    def end(self) -> None:
+        """Leave the group, without snapshots of what was not handed over."""
+        self._drop()
+        self.group.leave()
 
     def turn(self) -> None:
         """Do the next thing: take partitions over, or commit what waits."""
