@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Final, Self
-
-import psutil
 
 from surfacelog.processors.demo.agents import environment
 
@@ -67,7 +66,11 @@ class Workers:
 
     def kill_sequencer(self) -> int:
         """Kill the running sequencer as a power cut would; return the pid that it had."""
-        children = psutil.Process(self.pid).children()
-        victim = next(child for child in children if "sequencer" in child.cmdline())
-        victim.send_signal(signal.SIGKILL)
-        return victim.pid
+        # The supervisor notes each start of a process in its log.
+        starts = [
+            line for line in self.log.read_text().splitlines() if '"event": "started"' in line
+        ]
+        notes = [json.loads(line[line.index("{") :]) for line in starts]
+        pid = int([note["pid"] for note in notes if note.get("process") == "sequencer"][-1])
+        os.kill(pid, signal.SIGKILL)
+        return pid
