@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import structlog
 
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from surfacelog.projections.redis_calls import RedisClient
     from surfacelog.schemas.codec import Codec
     from surfacelog.schemas.settings import Settings
+
+LAST_STORE_SECONDS: Final = 3.0
 
 _log = structlog.get_logger()
 
@@ -130,10 +132,17 @@ class _Projector:
         READY.set(0)
         await self._app.stop()
         if not failed:
-            # What was applied is known to be in Redis, so its position may be told.
-            await self._ticker.store_positions(consumer)
+            await self._store_positions(consumer)
         _log.info("stopped", failed=failed)
         return int(failed)
+
+    async def _store_positions(self, consumer: LogConsumer) -> None:
+        """Leave no replay to the next process, unless Redis is away: then it costs a short one."""
+        try:
+            async with asyncio.timeout(LAST_STORE_SECONDS):
+                await self._ticker.store_positions(consumer)
+        except TimeoutError:
+            _log.warning("positions not stored: redis unavailable")
 
     async def _report_ready(self, stopping: asyncio.Event) -> None:
         await self._partitions.assigned.wait()
