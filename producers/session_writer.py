@@ -21,7 +21,7 @@ from surfacelog.schemas.records import AppendRequest, Open
 from surfacelog.schemas.session_header import FORMAT_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from surfacelog.producers.append_queue import SentAppend
     from surfacelog.schemas.json_value import JsonObject, JsonValue
@@ -40,9 +40,9 @@ _ENVELOPE: Final = ("type", "time", "data", "ignorable", "sourceEventSeqs", "sur
 class AppendHandle:
     """An append on its way."""
 
-    def __init__(self, sent: SentAppend, told: set[SentAppend]) -> None:
+    def __init__(self, sent: SentAppend, tell: Callable[[SentAppend], None]) -> None:
         self._sent = sent
-        self._told = told
+        self._tell = tell
 
     @property
     def replaced(self) -> int:
@@ -53,7 +53,7 @@ class AppendHandle:
         """Wait until the append is in the log and return its seqs. Raises AppendRefused."""
         receipt = await self._sent
         if receipt.status == "refused":
-            self._told.add(self._sent)
+            self._tell(self._sent)
             raise AppendRefused.of(receipt)
         if receipt.first_seq is None or receipt.last_seq is None:
             return range(0)
@@ -253,7 +253,7 @@ class SessionWriter:
         )
         self._sent += 1
         self._unsettled.append(sent)
-        return AppendHandle(sent, self._told)
+        return AppendHandle(sent, self._note_told)
 
     async def _send_chunks(self) -> None:
         """Send the chunks that wait, as one append. The caller holds the order."""
@@ -263,6 +263,9 @@ class SessionWriter:
         taken = self._chunks.take()
         try:
             self._response.append(await self._send(taken))
+        except AppendRefused:
+            self._drop_response()  # larger than any append: kept, they would be refused for ever
+            raise
         except BaseException:
             self._chunks.put_back(taken)
             raise
@@ -307,9 +310,19 @@ class SessionWriter:
         """Raise the first refusal that nobody was told of, and drop what came after it."""
         refusal, self._refusal = self._refusal or self._find_refusal(), None
         if refusal is not None:
-            self._response.clear()
-            self._chunks.take()
+            self._drop_response()
             raise refusal
+
+    def _note_told(self, refused: SentAppend) -> None:
+        """Take note that a handle raises a refusal, unless a call of the writer did it before."""
+        if refused in self._unsettled:
+            self._told.add(refused)
+            self._drop_response()
+
+    def _drop_response(self) -> None:
+        """Drop what is streamed behind a refusal, sent or not."""
+        self._response.clear()
+        self._chunks.take()
 
     def _find_refusal(self) -> AppendRefused | None:
         """Account for what is settled by now."""
