@@ -18,10 +18,11 @@ from surfacelog.schemas.event_rules import check_event, check_lossless, require_
 from surfacelog.schemas.ids import ID_PATTERN, is_valid_id
 from surfacelog.schemas.json_lenient import lenient_loads
 from surfacelog.schemas.json_text import dumps, replace_lone_surrogates
+from surfacelog.schemas.json_value import whole_member
 from surfacelog.schemas.jsonl import read_log
 from surfacelog.schemas.legacy import upgrade_events
 from surfacelog.schemas.records import AppendRequest, ChunkRun, Open
-from surfacelog.schemas.session_header import check_recorded_header
+from surfacelog.schemas.session_header import FORMAT_VERSION, check_recorded_header
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,20 +63,19 @@ def read_recording(content: bytes, session_id: str | None = None) -> RecordedLog
     stored = read_log(content, default_depth=True)
     _check_encoding(content[: stored.committed_bytes])
     warnings = []
+    normal = _Normalizer()
+    header = normal.header(stored.header)
     if stored.dropped_bytes:
         warnings.append(f"torn tail: the last {stored.dropped_bytes} bytes were dropped")
     if "delegationDepth" not in _raw_header(content):
         warnings.append("the header lacks delegationDepth: taken as 0")
-    check_recorded_header(stored.header)
-    wanted = _session_id(stored.header, session_id)
-    upgraded = upgrade_events(stored.events, str(stored.header["id"]))
+    wanted = _session_id(header, session_id)
+    upgraded = upgrade_events(stored.events, str(header["id"]))
     require_known_types(upgraded)
-    normal = _Normalizer()
     events = tuple(_normal_event(normal, event) for event in upgraded)
     warnings += normal.warnings()
-    header, _ = replace_lone_surrogates(stored.header | {"id": wanted})
-    assert isinstance(header, dict)  # as it was
-    return RecordedLog(wanted, header, events, tuple(warnings), _writer_id(events))
+    own_header = header | {"id": wanted}
+    return RecordedLog(wanted, own_header, events, tuple(warnings), _writer_id(events))
 
 
 def plan_appends(log: RecordedLog) -> Iterator[AppendRequest]:
@@ -143,12 +143,25 @@ class _Normalizer:
         self._zeros = 0
         self._surrogates = 0
 
+    def header(self, header: JsonObject) -> JsonObject:
+        """Return the session header. Raises CorruptLogError for one that says impossible things."""
+        lossless = self._lossless(dict(header))
+        # 0.0 was read as the version that it is.
+        plain = lossless | {"version": FORMAT_VERSION}
+        check_recorded_header(plain)
+        return plain
+
     def event(self, event: JsonObject) -> JsonObject:
         """Return the event in the envelope's order. Raises AdmissionError `malformed`."""
         in_order: JsonObject = {name: event[name] for name in _ENVELOPE if name in event}
-        lossless = self._without_negative_zero(in_order | event)
-        check_lossless(lossless)
-        cleaned, replaced = replace_lone_surrogates(lossless)
+        lossless = self._lossless(in_order | event)
+        # The log gives every event its seq anew, so a file may not say 1.0 for it.
+        return lossless | {"seq": whole_member(lossless, "seq")}
+
+    def _lossless(self, value: JsonObject) -> JsonObject:
+        plain = self._without_negative_zero(value)
+        check_lossless(plain)
+        cleaned, replaced = replace_lone_surrogates(plain)
         self._surrogates += replaced
         assert isinstance(cleaned, dict)  # as it was
         return cleaned

@@ -155,3 +155,27 @@ def test_an_empty_log_opens_the_session_and_ends_the_load_at_once() -> None:
     assert append.items == ()
     assert append.open is not None
     assert not append.open.loading
+
+
+@pytest.mark.parametrize("seq", ["-0", "0.0", "0e5"])
+def test_an_event_has_the_seq_that_the_log_will_give_it(seq: str) -> None:
+    line = (USER % "").replace('"seq":0', f'"seq":{seq}')
+    log = read_recording(recording(line))
+    assert dumps(log.events[0]) == USER % ""
+    assert log.writer_id == read_recording(recording(USER % "")).writer_id
+
+
+@pytest.mark.parametrize(
+    "members", ['"version":-0', '"version":0.0', '"version":0,"seedLength":-0']
+)
+def test_a_header_is_made_lossless_too(members: str) -> None:
+    log = read_recording(recording(USER % "", header=HEADER.replace('"version":0', members)))
+    assert str(log.header["version"]) == "0"
+    assert str(log.header.get("seedLength", 0)) == "0"
+    assert len(list(plan_appends(log))) == 1
+
+
+def test_a_header_that_no_session_could_be_opened_with_is_refused() -> None:
+    header = HEADER.replace('"version":0', '"version":0,"seedLength":"x"')
+    with pytest.raises(CorruptLogError, match="seedLength"):
+        read_recording(recording(USER % "", header=header))

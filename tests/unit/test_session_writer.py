@@ -74,9 +74,9 @@ class LocalClient:
             receipt = Receipt(*identity, "refused", code=decision.code, message=decision.message)
         else:
             assert isinstance(decision, Admitted)
-            first, following = decision.batch.first_seq, decision.batch.next_seq
-            seqs = (None, None) if first == following else (first, following - 1)
-            receipt = Receipt(*identity, "committed", *seqs, epoch=decision.batch.epoch)
+            first, last = decision.batch.first_seq, decision.batch.next_seq - 1
+            seqs = (first, last) if last >= first else (None, None)
+            receipt = Receipt(*identity, "committed", *seqs, decision.batch.epoch)
         assert self._queue is not None
         loop = asyncio.get_running_loop()
         loop.call_soon(delivered, None)
