@@ -11,9 +11,13 @@ from math import floor, isfinite
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from surfacelog.schemas.errors import SurfacelogError
+from surfacelog.schemas.json_value import object_member, text_member
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from surfacelog.schemas.json_value import JsonObject
+    from surfacelog.schemas.settings import Settings
 
 
 class PolicyError(SurfacelogError):
@@ -62,6 +66,25 @@ class CompactionPolicies:
     def policy(self, provider: str, model: str) -> CompactionPolicy:
         """Return the policy for an exact provider and model."""
         return _override(self.default, self.overrides.get((provider, model), {}))
+
+    def in_force(self, header: JsonObject | None) -> CompactionPolicy:
+        """Return the policy for the model that a request header names."""
+        config = object_member(header, "config")
+        provider, model = text_member(config, "provider"), text_member(config, "model")
+        return self.policy(provider or "", model or "")
+
+
+def configured_policies(settings: Settings) -> CompactionPolicies:
+    """Return the policies of the settings; PolicyError when they contradict each other."""
+    configured = {
+        "threshold_ratio": settings.compaction_threshold_ratio,
+        "retain_ratio": settings.compaction_retain_ratio,
+        "retain_tokens": settings.compaction_retain_tokens,
+        "max_tokens": settings.compaction_max_tokens,
+    }
+    overrides = [one.model_dump(exclude_none=True) for one in settings.compaction_model_policies]
+    given = {name: value for name, value in configured.items() if value is not None}
+    return policies({**given, "model_policies": overrides})
 
 
 def policies(settings: Mapping[str, Any]) -> CompactionPolicies:

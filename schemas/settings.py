@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from surfacelog.schemas.topics import Topics
+
+
+class ModelPolicy(BaseModel):
+    """When sessions of exactly this provider and model are compacted, where it differs.
+
+    What is left out (None) is as for all models. `retain_ratio` and `retain_tokens` exclude each
+    other.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+    provider: str = Field(min_length=1)
+    model: str = Field(min_length=1)
+    threshold_ratio: float | None = Field(None, gt=0, le=1)
+    retain_ratio: float | None = Field(None, gt=0, le=1)
+    retain_tokens: int | None = Field(None, ge=0)
+    max_tokens: int | None = Field(None, ge=1)
 
 
 class Settings(BaseSettings):
@@ -39,6 +58,45 @@ class Settings(BaseSettings):
     compaction_max_tokens: int = Field(
         8192, ge=1, description="What a checkpoint may cost at most, in tokens."
     )
+    compaction_threshold_ratio: float = Field(
+        0.8, gt=0, le=1, description="Part of a model's window from which on it is compacted."
+    )
+    compaction_retain_ratio: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="Part of the window that the tail which stays is worth; 0.16 when neither"
+        " this nor compaction_retain_tokens is set.",
+    )
+    compaction_retain_tokens: int | None = Field(
+        None, ge=0, description="What the tail that stays is worth, in tokens."
+    )
+    compaction_model_policies: tuple[ModelPolicy, ...] = Field(
+        (), description="Overrides for an exact provider and model, a JSON list."
+    )
+    summarizer: Literal["extractive", "openai"] = Field(
+        "extractive",
+        description="Who writes checkpoints: extractive (offline) or openai (a model, by HTTP).",
+    )
+    summarizer_url: str = Field(
+        "",
+        pattern=r"^(https?://\S+)?$",
+        description="Base URL of an OpenAI-compatible endpoint, e.g. https://api.deepseek.com/v1.",
+    )
+    summarizer_api_key: SecretStr = Field(
+        SecretStr(""), description="Its API key; empty when it wants none."
+    )
+    summarizer_model: str = Field(
+        "", description="The model to ask; empty: the conversation's own."
+    )
+    summarizer_reasoning: bool = Field(
+        True,
+        description="Send what the model thought as reasoning_content, as DeepSeek and vLLM read"
+        " it; off for endpoints that refuse it.",
+    )
+    summarizer_silence_seconds: float = Field(
+        120.0, gt=0, description="Silence of the endpoint after which a call counts as cut."
+    )
 
     instance: str = Field(
         "",
@@ -47,6 +105,27 @@ class Settings(BaseSettings):
         " new process ends its predecessor's open transaction at once instead of waiting for its"
         " timeout. Two live processes must never share one. Empty: a random name.",
     )
+
+    @model_validator(mode="after")
+    def _check_summarizer(self) -> Self:
+        if self.summarizer == "openai" and not self.summarizer_url:
+            raise ValueError(
+                "SURFACELOG_SUMMARIZER is openai, but SURFACELOG_SUMMARIZER_URL does not say where"
+            )
+        called = self.summarizer_url or self.summarizer_model
+        if self.summarizer == "extractive" and (called or self.summarizer_api_key):
+            raise ValueError(
+                "SURFACELOG_SUMMARIZER_URL, _MODEL or _API_KEY is set, but SURFACELOG_SUMMARIZER"
+                " is extractive, which calls no model: set it to openai or leave them out"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_retention(self) -> Self:
+        both = "SURFACELOG_COMPACTION_RETAIN_RATIO and SURFACELOG_COMPACTION_RETAIN_TOKENS"
+        if self.compaction_retain_ratio is not None and self.compaction_retain_tokens is not None:
+            raise ValueError(f"{both} are both set: the tail that stays is one or the other")
+        return self
 
     @property
     def topics(self) -> Topics:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -116,4 +117,7 @@ class Spawner:
 
 def environment_of(settings: Settings) -> dict[str, str]:
     """Return the variables that make `Settings()` equal to `settings` in another process."""
-    return {f"SURFACELOG_{name.upper()}": str(value) for name, value in settings}
+    plain = settings.model_dump(mode="json", exclude_none=True)
+    plain["summarizer_api_key"] = settings.summarizer_api_key.get_secret_value()
+    texts = {name: json.dumps(v) if isinstance(v, list) else str(v) for name, v in plain.items()}
+    return {f"SURFACELOG_{name.upper()}": text for name, text in texts.items()}

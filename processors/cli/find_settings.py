@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pydantic import ValidationError
+from pydantic_settings import SettingsError as UnreadableSettingsError
 
 from surfacelog.processors.stack.checkout import DEFAULT_DIRECTORY, find_checkout
 from surfacelog.processors.stack.plan import load_plan
 from surfacelog.processors.stack.services import Layout
 from surfacelog.schemas.errors import SurfacelogError
 from surfacelog.schemas.settings import Settings
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 ENDPOINTS: Final = ("SURFACELOG_KAFKA", "SURFACELOG_REGISTRY", "SURFACELOG_REDIS")
 
@@ -31,14 +35,20 @@ def find_settings() -> Settings:
     try:
         settings = Settings()
     except ValidationError as error:
-        problems = "; ".join(
-            f"SURFACELOG_{str(problem['loc'][0]).upper()}: {problem['msg']}"
-            for problem in error.errors()
-        )
-        raise SettingsError(problems) from error
+        raise SettingsError("; ".join(map(_sentence, error.errors()))) from error
+    except UnreadableSettingsError as error:
+        raise SettingsError(f"{error}: it is JSON") from error
     if any(name in os.environ for name in ENDPOINTS):
         return settings
     return settings.model_copy(update=_default_stack())
+
+
+def _sentence(problem: ErrorDetails) -> str:
+    """Name the variable; a contradiction between several of them names them itself."""
+    message = problem["msg"].removeprefix("Value error, ")
+    if not problem["loc"]:
+        return message
+    return f"SURFACELOG_{str(problem['loc'][0]).upper()}: {message}"
 
 
 def _default_stack() -> dict[str, str | int]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from surfacelog.projections.compaction_plan import NothingToCompactError
 from surfacelog.projections.compaction_policy import budget
-from surfacelog.schemas.json_value import int_member, object_member, text_member
+from surfacelog.schemas.json_value import int_member
 
 if TYPE_CHECKING:
     from surfacelog.projections.compaction_policy import CompactionPolicies
@@ -28,12 +28,10 @@ def tokens_to_retain(
     """
     if request.trigger != "pressure":
         return request.retain_tokens or 0
-    config = object_member(cut.header, "config")
-    provider, model = text_member(config, "provider"), text_member(config, "model")
     window = int_member(cut.context, "contextWindow")
     if window is None or cut.tokens.total is None:
         raise NothingToCompactError("the context cannot be measured against the model's window")
-    scaled = budget(policies.policy(provider or "", model or ""), window)
+    scaled = budget(policies.in_force(cut.header), window)
     if cut.tokens.total < scaled.threshold:
         raise NothingToCompactError(
             f"the context has {cut.tokens.total} tokens, below the threshold of {scaled.threshold}"

@@ -127,7 +127,7 @@ class OneCompaction:
             messages=span.messages,
             facts=facts,
             shadowed_tokens=span.tokens,
-            max_tokens=self._tools.settings.compaction_max_tokens,
+            max_tokens=self._tools.policies.in_force(plan.cut.header).max_tokens,
         )
         call = asyncio.create_task(self._tools.summarizer.summarize(request), name="summarize")
         await _until_one(call, self._lock.lost, self._tools.stopping)

@@ -16,11 +16,11 @@ from surfacelog.processors.compactor.requests import Requests
 from surfacelog.processors.compactor.span_log import SpanLog
 from surfacelog.processors.compactor.worker import Worker
 from surfacelog.processors.health import READY
-from surfacelog.processors.summarizers.extractive import ExtractiveSummarizer
+from surfacelog.processors.summarizers.configured import configured_summarizer
 from surfacelog.processors.summarizers.kept import KeptSummarizer
 from surfacelog.producers.append_client import AppendClient
 from surfacelog.producers.bootstrap import create_namespace
-from surfacelog.projections.compaction_policy import policies
+from surfacelog.projections.compaction_policy import configured_policies
 from surfacelog.projections.keys import Keys
 from surfacelog.projections.log_reader import LogReader, SessionIndex
 from surfacelog.projections.reader import SurfaceReader
@@ -52,7 +52,9 @@ async def _run(settings: Settings) -> None:
 
 
 async def _worker(settings: Settings, stopping: asyncio.Event, opened: AsyncExitStack) -> Worker:
+    policies = configured_policies(settings)
     await asyncio.to_thread(create_namespace, settings)
+    summarizer = await opened.enter_async_context(configured_summarizer(settings))
     codec = await asyncio.to_thread(connect_codec, settings)
     surface = await opened.enter_async_context(await SurfaceReader.connect(settings))
     calls = RedisCalls(await connect_redis(settings.redis))
@@ -66,8 +68,8 @@ async def _worker(settings: Settings, stopping: asyncio.Event, opened: AsyncExit
         surface=surface,
         log=SpanLog(LogReader(settings, codec, SessionIndex(settings))),
         sender=sender,
-        summarizer=KeptSummarizer(ExtractiveSummarizer(), calls, keys),
-        policies=policies({}),
+        summarizer=KeptSummarizer(summarizer, calls, keys),
+        policies=policies,
         stopping=stopping,
     )
     requests = Requests(tools, calls, keys, Outcomes(calls, keys))

@@ -83,6 +83,28 @@ def test_a_wrong_setting_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         find_settings()
 
 
+@pytest.mark.parametrize(
+    ("variables", "sentence"),
+    [
+        ({"SUMMARIZER": "openai"}, "SUMMARIZER_URL does not say where"),
+        ({"SUMMARIZER_URL": "http://m/v1"}, "extractive, which calls no model"),
+        ({"SUMMARIZER_API_KEY": "k"}, "extractive, which calls no model"),
+        ({"SUMMARIZER": "openai", "SUMMARIZER_URL": "m:8000"}, "SUMMARIZER_URL: String should"),
+        ({"COMPACTION_RETAIN_RATIO": ".1", "COMPACTION_RETAIN_TOKENS": "5"}, "are both set"),
+        ({"COMPACTION_MODEL_POLICIES": "[{]"}, "it is JSON"),
+        ({"COMPACTION_MODEL_POLICIES": '[{"provider": "p"}]'}, "COMPACTION_MODEL_POLICIES: Field"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_named_in_a_sentence(
+    variables: dict[str, str], sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(f"SURFACELOG_{name}", value)
+    with pytest.raises(SettingsError, match=sentence) as refused:
+        find_settings()
+    assert not refused.value.message.startswith("Value error")
+
+
 @pytest.mark.usefixtures("checkout")
 def test_an_error_is_one_json_object_on_stderr(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -8,7 +8,13 @@ import pytest
 from tests.unit.logs import Log, text_block
 
 from surfacelog.projections.checkpoint import checkpoint_message
-from surfacelog.projections.compaction_policy import CompactionPolicy, PolicyError, budget, policies
+from surfacelog.projections.compaction_policy import (
+    CompactionPolicy,
+    PolicyError,
+    budget,
+    configured_policies,
+    policies,
+)
 from surfacelog.projections.compaction_range import compactable_range
 from surfacelog.projections.compaction_region import (
     CompactionBusyError,
@@ -36,6 +42,7 @@ from surfacelog.projections.surface import fold_surface
 from surfacelog.projections.tokens import message_price
 from surfacelog.schemas.errors import CorruptLogError
 from surfacelog.schemas.records import SeqRange
+from surfacelog.schemas.settings import ModelPolicy, Settings
 
 # Nodes 10, 20, 30, 40: a user message, a call, its result, a user message.
 SURFACE = PricedSurface((10, 20, 30, 40), (5, 6, 7, 8), (0, 1, -1, 0))
@@ -222,3 +229,19 @@ def test_settings_that_cannot_be_are_refused(settings: Any) -> None:
 def test_a_window_without_room_is_refused(retain: int, window: int) -> None:
     with pytest.raises(PolicyError):
         budget(CompactionPolicy(retain_ratio=None, retain_tokens=retain), window)
+
+
+def test_settings_become_policies_and_contradictions_are_named() -> None:
+    model = ModelPolicy.model_validate({"provider": "p", "model": "m", "retain_tokens": 7})
+    settings = Settings(compaction_max_tokens=99, compaction_model_policies=(model,))
+
+    found = configured_policies(settings)
+
+    assert found.policy("p", "x") == CompactionPolicy(max_tokens=99)
+    own = found.in_force({"config": {"provider": "p", "model": "m"}})
+    assert (own.retain_tokens, own.retain_ratio, own.max_tokens) == (7, None, 99)
+    assert found.in_force(None) == found.default
+    with pytest.raises(PolicyError, match=r"retain_ratio 0\.16 is not below threshold_ratio 0\.1"):
+        configured_policies(Settings(compaction_threshold_ratio=0.1))
+    with pytest.raises(PolicyError, match="two policies for p/m"):
+        configured_policies(Settings(compaction_model_policies=(model, model)))
