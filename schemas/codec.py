@@ -31,6 +31,7 @@ from surfacelog.schemas.records import (
     SessionSnapshot,
     SnapshotMarker,
 )
+from surfacelog.schemas.straight_records import batch_head, read_run_request, receipt_body
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -145,6 +146,12 @@ class Codec:
         assert events is not None  # every batch has events
         self._write_items = WriterCompiler().value(events, {})
         self._own_events = without_docs(events)
+        # Bytes 0 to 4 of the records that have a straight way, as long as their schema is ours.
+        self._straight = {
+            name: self._header(name)
+            for name in ("AppendRequest", "EventBatch", "Receipt")
+            if schemas.own[name] == record_schema(name)
+        }
         self.replaced = 0
 
     def encode_request(self, request: AppendRequest) -> bytes:
@@ -160,11 +167,15 @@ class Codec:
 
     def decode_request(self, payload: bytes | None) -> DecodedRequest:
         """Decode a request. DecodeError unless every byte of it is accounted for."""
+        if payload and payload[:_HEADER_BYTES] == self._straight.get("AppendRequest"):
+            found = read_run_request(payload, _HEADER_BYTES)
+            if found is not None:
+                request, (start, end, events_at) = found
+                return DecodedRequest(request, _digest(payload, start, end), payload[events_at:])
         members, layout, ends = self._decode("AppendRequest", payload)
         assert payload is not None  # else it was refused
         start, end = layout.span("attempt", ends)
-        received = payload[_HEADER_BYTES:start] + payload[end:]
-        digest = blake2b(received, digest_size=DIGEST_BYTES).digest()
+        digest = _digest(payload, start, end)
         events = payload[layout.span("events", ends)[0] :] if layout.spliceable else None
         return DecodedRequest(_request(members), digest, events)
 
@@ -190,6 +201,10 @@ class Codec:
 
     def encode_batch(self, batch: EventBatch, events: bytes | None = None) -> bytes:
         """Encode a batch. `events`, when given, are its items' bytes and are spliced."""
+        if events is not None and "EventBatch" in self._straight:
+            head = batch_head(batch)
+            if head is not None:
+                return self._straight["EventBatch"] + head + events
         members = _given(batch)
         if batch.opened is not None:
             members["opened"] = asdict(batch.opened)
@@ -221,6 +236,8 @@ class Codec:
 
     def encode_receipt(self, receipt: Receipt) -> bytes:
         """Encode a receipt."""
+        if "Receipt" in self._straight:
+            return self._straight["Receipt"] + receipt_body(receipt)
         return self._encode("Receipt", _given(receipt))
 
     def decode_receipt(self, payload: bytes | None) -> Receipt:
@@ -261,8 +278,10 @@ class Codec:
         return CompactionRequest(**known, range=span and SeqRange(span["start"], span["end"]))
 
     def _encode(self, name: str, members: dict[str, Any]) -> bytes:
-        header = _MAGIC + self._schemas.ids[name].to_bytes(4, "big")
-        return header + _written(self._writers[name], members)
+        return self._header(name) + _written(self._writers[name], members)
+
+    def _header(self, name: str) -> bytes:
+        return _MAGIC + self._schemas.ids[name].to_bytes(4, "big")
 
     def _decode(self, name: str, payload: bytes | None) -> _Decoded:
         """Read a payload to its last byte, noting where each field ends."""
@@ -332,6 +351,12 @@ def offline_codec() -> Codec:
     own = {name: record_schema(name) for name in RECORD_NAMES}
     ids = {name: number for number, name in enumerate(RECORD_NAMES, 1)}
     return Codec(WireSchemas(own, ids, lookup))
+
+
+def _digest(payload: bytes, start: int, end: int) -> bytes:
+    """Return the digest of a request but for its attempt, which lies between start and end."""
+    received = payload[_HEADER_BYTES:start] + payload[end:]
+    return blake2b(received, digest_size=DIGEST_BYTES).digest()
 
 
 def _events_type(schema: dict[str, Any]) -> AvroSchema | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from surfacelog.processors.sequencer.transactions import Transactions
     from surfacelog.schemas.topics import Topics
 
+PRODUCED_TOGETHER: Final = 100
+"""Records are produced in groups: each pause between two wakes the client's threads again."""
+
 _log = structlog.get_logger()
 
 
@@ -40,7 +43,7 @@ class Batches:
         intake: Intake,
         rounds: SnapshotRounds,
     ) -> None:
-        self._topics = topics
+        self._written = (topics.events, topics.receipts)
         self._consumer = consumer
         self._transactions = transactions
         self._intake = intake
@@ -120,6 +123,7 @@ class Batches:
     ) -> Counter[str]:
         now = time.time_ns() // 1_000_000
         outcomes: Counter[str] = Counter()
+        answers: list[tuple[Answer, Overlay]] = []
         for record, intention in zip(records, intentions, strict=True):
             number = record.partition()
             overlay = overlays.get(number)
@@ -128,8 +132,11 @@ class Batches:
             overlay.offsets[record.topic()] = record.offset() + 1
             answer = self._answer(intention, record, overlay, now)
             if answer is not None:
-                self._produce(answer, overlay)
+                answers.append((answer, overlay))
                 outcomes[answer.outcome] += 1
+                if len(answers) >= PRODUCED_TOGETHER:
+                    self._produce(answers)
+        self._produce(answers)
         return outcomes
 
     def _answer(
@@ -144,18 +151,16 @@ class Batches:
             # Whatever it is, it is about this record: the others must not wait for a new release.
             raise PoisonedRecordError(*place, defect) from defect
 
-    def _produce(self, answer: Answer, overlay: Overlay) -> None:
-        number = overlay.partition.number
-        if answer.batch is not None:
-            first = overlay.note_batch(answer.session_id, len(answer.batch))
-            self._transactions.produce(
-                self._topics.events,
-                number,
-                answer.key,
-                answer.batch,
-                overlay.note_offset if first else None,
-            )
-        self._transactions.produce(self._topics.receipts, number, answer.key, answer.receipt)
+    def _produce(self, answers: list[tuple[Answer, Overlay]]) -> None:
+        produce, events, receipts = self._transactions.produce, *self._written
+        for answer, overlay in answers:
+            number, batch = overlay.partition.number, answer.batch
+            if batch is not None:
+                first = overlay.note_batch(answer.session_id, len(batch))
+                told = overlay.note_offset if first else None
+                produce(events, number, answer.key, batch, told)
+            produce(receipts, number, answer.key, answer.receipt)
+        answers.clear()
 
     def _abort(self) -> None:
         metrics.ABORTED.inc()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from tests.live_session import step_start, turn_start
 from tests.sequencing import QUICK, Bus, Member, RawOwner, check_log, chunks, note, wait_until
 
 from surfacelog.processors.sequencer.clients import group_name
@@ -176,9 +177,7 @@ def test_load_is_committed_in_large_batches(bus: Bus) -> None:
     """Appends that wait before the sequencer starts share transactions, in order."""
     owner = RawOwner("s-1")
     bus.send(owner.open())
-    start = {"type": "turn/start", "time": 1, "data": {"turn": 1}}
-    step = {"type": "step/start", "time": 1, "data": {"turn": 1, "step": 1}}
-    bus.send(owner.append(start, step))
+    bus.send(owner.append(turn_start(), step_start()))
     for _ in range(300):
         bus.send(owner.append(chunks(5)))
     member = Member(bus)
