@@ -14,7 +14,7 @@ demo: $(INSTALLED) ## watch recorded agents write, compact and survive a kill (K
 	@KEEP=$(KEEP) $(BIN)/python -m surfacelog.processors.demo
 
 test: $(INSTALLED) ## run every test, on one stack of its own
-	@$(BIN)/pytest
+	@$(BIN)/python -m tests
 
 lint: $(INSTALLED) ## style, types, layers, compose file and Dockerfile
 	$(BIN)/ruff check .

@@ -121,3 +121,9 @@ def environment_of(settings: Settings) -> dict[str, str]:
     plain["summarizer_api_key"] = settings.summarizer_api_key.get_secret_value()
     texts = {name: json.dumps(v) if isinstance(v, list) else str(v) for name, v in plain.items()}
     return {f"SURFACELOG_{name.upper()}": text for name, text in texts.items()}
+
+
+def endpoints_of(settings: Settings) -> dict[str, str]:
+    """Return the variables that point another process at the same services."""
+    endpoints = ("SURFACELOG_KAFKA", "SURFACELOG_REGISTRY", "SURFACELOG_REDIS")
+    return {name: value for name, value in environment_of(settings).items() if name in endpoints}

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from tests.processes import environment_of
+from tests.processes import endpoints_of
 from tests.running_services import running_services
 
 BENCHMARKS: Final = ("codec_bench", "admission_bench", "sequencer_bench", "end_to_end_bench")
@@ -19,15 +19,11 @@ def main() -> int:
     """Run every benchmark in a process of its own; return 1 when one fails."""
     failed = 0
     with tempfile.TemporaryDirectory() as directory, running_services(Path(directory)) as settings:
-        endpoints = {
-            name: value
-            for name, value in environment_of(settings).items()
-            if name in ("SURFACELOG_KAFKA", "SURFACELOG_REGISTRY", "SURFACELOG_REDIS")
-        }
+        environment = os.environ | endpoints_of(settings)
         for name in BENCHMARKS:
             print(f"\n== {name}", flush=True)
             command = [sys.executable, "-m", f"tests.benchmarks.{name}"]
-            failed |= subprocess.run(command, env=os.environ | endpoints, check=False).returncode
+            failed |= subprocess.run(command, env=environment, check=False).returncode
     return int(failed != 0)
 
 
