@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 from typer.exceptions import TyperException
 
+from surfacelog.processors.cli.logs import configure_logs
 from surfacelog.processors.cli.output import prepare_stdout, print_error, print_line
 from surfacelog.schemas.errors import SurfacelogError
 
@@ -31,6 +32,9 @@ COMMANDS: Final = {
     "header": "surface:header",
     "sessions": "sessions:sessions",
     "compact": "compact:compact",
+    "compactions": "compactions:compactions",
+    "recall": "recall:recall_shadowed",
+    "trace": "trace:trace",
     "fold": "fold:fold",
 }
 """Where each command is: module of this package and name in it."""
@@ -45,6 +49,7 @@ class UsageError(SurfacelogError):
 def main() -> None:
     """Run the command line of this process and exit: 0 done, 1 refused or failed, 2 usage."""
     prepare_stdout()
+    configure_logs()
     sys.exit(execute(sys.argv[1:]))
 
 
