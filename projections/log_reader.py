@@ -18,6 +18,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from redis import Redis, RedisCluster
 from redis.exceptions import RedisError
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from surfacelog.projections.keys import Keys
 from surfacelog.projections.log_index import offset_before
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from surfacelog.schemas.settings import Settings
 
 CALL_SECONDS: Final = 15.0
+RETRY_SECONDS: Final = 0.1
 POLL_SECONDS: Final = 0.5
 POLL_RECORDS: Final = 500
 STALLED_SECONDS: Final = 30.0
@@ -186,17 +188,31 @@ class LogReader:
 
     def _end(self, place: TopicPartition) -> int:
         """Return the end of the partition with what is not committed yet, to be waited for."""
-        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # untyped in the client
-        wanted = {TopicPartition(place.topic, place.partition): latest}
+        retrying = Retrying(
+            retry=retry_if_exception_type(KafkaException),
+            stop=stop_after_delay(CALL_SECONDS),
+            wait=wait_fixed(RETRY_SECONDS),
+            reraise=True,
+        )
         try:
-            (listed,) = self._admin.list_offsets(
-                wanted,
-                isolation_level=IsolationLevel.READ_UNCOMMITTED,
-                request_timeout=CALL_SECONDS,
-            ).values()
-            return int(listed.result().offset)
+            return retrying(self._listed_end, TopicPartition(place.topic, place.partition))
         except KafkaException as error:
             raise ServiceError(f"Kafka does not tell the end of {place.topic}: {error}") from error
+
+    def _listed_end(self, place: TopicPartition) -> int:
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # untyped in the client
+        (listed,) = self._admin.list_offsets(
+            {place: latest},
+            isolation_level=IsolationLevel.READ_UNCOMMITTED,
+            request_timeout=CALL_SECONDS,
+        ).values()
+        try:
+            return int(listed.result().offset)
+        except KafkaException:
+            # The client keeps the leader epoch that it saw first, so that after a restart of the
+            # broker no answer would come until it reads the metadata again.
+            self._admin.list_topics(place.topic, timeout=CALL_SECONDS)
+            raise
 
     def _partition_count(self) -> int:
         """Return the pinned count: asked once, since it never changes."""

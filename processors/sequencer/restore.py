@@ -104,6 +104,9 @@ class Restore:
         wanted = {TopicPartition(*place): which for place in places}
 
         def ask() -> dict[_Place, int]:
+            # The client keeps the leader epoch that it saw first: after a restart of the broker
+            # every answer would be FENCED_LEADER_EPOCH, for ever.
+            self._admin.list_topics(timeout=CALL_SECONDS)
             answers = self._admin.list_offsets(
                 wanted,
                 isolation_level=IsolationLevel.READ_UNCOMMITTED,
