@@ -282,8 +282,7 @@ class SessionWriter:
         except AppendRefused as refusal:
             self._refusal = refusal
         except SurfacelogError:
-            # The chunks were put back: the next call meets the same error and raises it.
-            self._send_due = None
+            pass  # the chunks were put back: the next call meets the same error and raises it
 
     async def _settle(self, level: Level) -> None:
         for sent in tuple(self._unsettled):
