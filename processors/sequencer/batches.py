@@ -77,7 +77,7 @@ class Batches:
         except TransactionAbortError:
             self._abort()
             raise
-        self._poisoned.clear()
+        self._poisoned.difference_update(map(_place, records))
         _tell(outcomes, len(records), time.monotonic() - started)
 
     def hand_over(self, partitions: Mapping[int, Partition], seconds: float) -> None:
@@ -142,14 +142,13 @@ class Batches:
     def _answer(
         self, intention: Intention, record: Record, overlay: Overlay, now: int
     ) -> Answer | None:
-        place = (record.topic(), record.partition(), record.offset())
-        if place in self._poisoned:
+        if self._poisoned and _place(record) in self._poisoned:
             return self._intake.refuse_poisoned(record)
         try:
             return self._intake.answer(intention, record, overlay, now)
         except Exception as defect:
             # Whatever it is, it is about this record: the others must not wait for a new release.
-            raise PoisonedRecordError(*place, defect) from defect
+            raise PoisonedRecordError(*_place(record), defect) from defect
 
     def _produce(self, answers: list[tuple[Answer, Overlay]]) -> None:
         produce, events, receipts = self._transactions.produce, *self._written
@@ -165,6 +164,10 @@ class Batches:
     def _abort(self) -> None:
         metrics.ABORTED.inc()
         self._transactions.abort()
+
+
+def _place(record: Record) -> tuple[str, int, int]:
+    return record.topic(), record.partition(), record.offset()
 
 
 def _tell(outcomes: Counter[str], records: int, seconds: float) -> None:
