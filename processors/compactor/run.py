@@ -11,6 +11,7 @@ import structlog
 
 from surfacelog.processors.compactor.one_compaction import Tools
 from surfacelog.processors.compactor.outcomes import Outcomes
+from surfacelog.processors.compactor.patrol import Patrol
 from surfacelog.processors.compactor.request_feed import RequestFeed
 from surfacelog.processors.compactor.requests import Requests
 from surfacelog.processors.compactor.span_log import SpanLog
@@ -45,13 +46,18 @@ async def _run(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     async with AsyncExitStack() as opened:
-        worker = await _worker(settings, stopping, opened)
+        worker, patrol = await _parts(settings, stopping, opened)
         READY.set(1)
         _log.info("ready", namespace=settings.namespace)
-        await worker.run()
+        async with asyncio.TaskGroup() as running:
+            looking = running.create_task(patrol.run())
+            await worker.run()
+            looking.cancel()
 
 
-async def _worker(settings: Settings, stopping: asyncio.Event, opened: AsyncExitStack) -> Worker:
+async def _parts(
+    settings: Settings, stopping: asyncio.Event, opened: AsyncExitStack
+) -> tuple[Worker, Patrol]:
     policies = configured_policies(settings)
     await asyncio.to_thread(create_namespace, settings)
     summarizer = await opened.enter_async_context(configured_summarizer(settings))
@@ -74,4 +80,5 @@ async def _worker(settings: Settings, stopping: asyncio.Event, opened: AsyncExit
     )
     requests = Requests(tools, calls, keys, Outcomes(calls, keys))
     feed = RequestFeed(settings, codec)
-    return Worker(feed, requests, settings.compactor_concurrency, stopping)
+    worker = Worker(feed, requests, settings.compactor_concurrency, stopping)
+    return worker, Patrol(tools, calls, keys)
