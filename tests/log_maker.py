@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 
 def request_header(system: str) -> JsonObject:
-    header = {"config": {"provider": "p", "model": "m"}, "system": system, "tools": []}
+    config: JsonObject = {"provider": "p", "model": "m"}
+    header: JsonObject = {"config": config, "system": system, "tools": []}
     return event("request/header", {"header": header, "reason": "change"})
 
 

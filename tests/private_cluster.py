@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from surfacelog.processors.stack.plan import free_port
 from surfacelog.processors.stack.redis_server import redis_command
-from tests.private_redis import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,7 +52,8 @@ class PrivateCluster:
 
 
 def _ask(node: Redis, *arguments: Any) -> str:
-    return str(node.execute_command("CLUSTER", *arguments))
+    client: Any = node  # its commands are not typed
+    return str(client.execute_command("CLUSTER", *arguments))
 
 
 def _answers(node: Redis) -> bool:

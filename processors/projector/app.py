@@ -130,9 +130,9 @@ class _Projector:
         ]
         failed = await _until_first_end([asyncio.ensure_future(part) for part in parts], stopping)
         READY.set(0)
-        await self._app.stop()
         if not failed:
             await self._store_positions(consumer)
+        await self._app.stop()
         _log.info("stopped", failed=failed)
         return int(failed)
 

@@ -30,7 +30,7 @@ SESSION_SECONDS: Final = 6.0
 class Agent(Protocol):
     """What handles the records of one topic."""
 
-    async def take(self, consumer: LogConsumer, messages: Sequence[LinkedMessage]) -> None:
+    async def take(self, consumer: LogConsumer, messages: Sequence[LinkedMessage], /) -> None:
         """Apply messages; they are taken again if this raises."""
 
 
@@ -69,7 +69,7 @@ def add_agent(app: faust.App, topic: str, agent: Agent) -> Callable[[], Awaitabl
         topic, key_type=bytes, value_type=bytes, key_serializer="raw", value_serializer="raw"
     )
 
-    async def hand_over(stream: faust.StreamT[Any]) -> None:
+    async def hand_over(stream: Any) -> None:  # a faust.Stream, whose interface lacks the method
         async for events in stream.take_events(BATCH, within=WITHIN_SECONDS):
             if not closed.is_set():
                 await handed_over.put([cast("LinkedMessage", event.message) for event in events])

@@ -19,7 +19,7 @@ from surfacelog.projections.reader import SurfaceReader
 from surfacelog.schemas.registry import connect_codec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.private_redis import PrivateRedis
@@ -68,11 +68,20 @@ async def check_all(settings: Settings, feed: LogFeed, what: str) -> None:
     print(f"{what}: right after {time.monotonic() - began:.2f} s")
 
 
+def wait_until(condition: Callable[[], bool], seconds: float = 15.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 async def noted(redis: Redis, keys: Keys, session_id: str) -> None:
     """Wait until the projector has noted the session beside its position: it is at rest then."""
-    async with asyncio.timeout(10):
-        while not any(redis.hexists(keys.watermarks(p), session_id) for p in range(4)):
-            await asyncio.sleep(0.05)
+
+    def is_noted() -> bool:
+        return any(redis.hexists(keys.watermarks(p), session_id) for p in range(4))
+
+    await asyncio.to_thread(wait_until, is_noted)
 
 
 def write_sessions(feed: LogFeed, seed: int) -> None:
@@ -253,9 +262,7 @@ async def test_readers_are_woken_even_when_notifications_are_lost(
     async with await SurfaceReader.connect(settings) as reader:
         waiting = asyncio.create_task(reader.wait_visible("s", 0, 20))
         channel = Keys(settings.namespace).watermark_channel("s")
-        async with asyncio.timeout(10):
-            while not dict(redis.pubsub_numsub(channel))[channel]:
-                await asyncio.sleep(0.01)
+        await asyncio.to_thread(wait_until, lambda: bool(redis.pubsub_numsub(channel)[0][1]))
         redis.client_kill_filter(_type="pubsub")
         await asyncio.to_thread(feed.append, "s", (user(),))
         began = time.monotonic()

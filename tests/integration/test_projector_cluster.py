@@ -55,6 +55,6 @@ async def test_each_node_of_a_cluster_may_be_emptied(
             node.flushall()
             projector.wait_line("replaying", count=replays + 1)
             await check_all(settings, feed, f"node {number} emptied at rest")
-        assert projector.terminate() == 0
+        assert projector.terminate() == 0, projector.output()
     finally:
         spawner.kill_all()

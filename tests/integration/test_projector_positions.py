@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -173,6 +173,7 @@ async def test_receipts_reach_the_stream_of_their_writer(
     spawn("projector")
     stream = Keys(settings.namespace).receipts("w1")
     wait_until(lambda: bool(redis.exists(stream)))
-    ((_, fields),) = redis.xrange(stream)
+    entries: Any = redis.xrange(stream)
+    ((_, fields),) = entries
     assert loads(fields["receipt"]) == asdict(receipt)
     assert 0 < redis.ttl(stream) <= 24 * 60 * 60

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import faust
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from faust.types import TP
 
 from surfacelog.processors.projector.faust_app import add_agent, faust_app
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from faust.types import TP
 
     from surfacelog.processors.projector.transport import LinkedMessage, LogConsumer
     from surfacelog.schemas.settings import Settings
@@ -39,7 +40,7 @@ class Recorder:
     def applied(self, tp: TP) -> int | None:
         return self.next.get(tp)
 
-    async def take(self, consumer: LogConsumer, messages: Sequence[LinkedMessage]) -> None:
+    async def take(self, _consumer: LogConsumer, messages: Sequence[LinkedMessage]) -> None:
         for message in messages:
             self.seen.append(message.value or b"")
             self.next[message.tp] = message.offset + 1
@@ -107,17 +108,18 @@ async def write_mixed(settings: Settings) -> None:
 async def test_aborted_records_are_never_seen_and_offsets_are_exact(settings: Settings) -> None:
     recorder = Recorder()
     app = faust_app(settings, recorder)
-    add_agent(app, settings.topics.events, recorder)
+    work = asyncio.ensure_future(add_agent(app, settings.topics.events, recorder)())
     app.finalize()
     await app.start()
     try:
         await write_mixed(settings)
         await recorder.wait_seen(b"e")
 
-        await recorder.skip_markers(app.consumer)
+        await recorder.skip_markers(cast("LogConsumer", app.consumer))
         committed, end = await wait_lag(settings, f"{settings.namespace}.projector", 0, 10)
         assert committed == end
     finally:
+        work.cancel()
         await app.stop()
     assert recorder.seen == [b"a", b"b", b"c", b"d", b"e"]
 
