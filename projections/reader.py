@@ -130,7 +130,7 @@ class SurfaceReader:
         """
         limit = TimeLimit(timeout)
         if at_least is not None:
-            await self.wait_visible(session_id, at_least, timeout)
+            await self._wait_or_report(session_id, at_least, limit)
         while True:
             cut = await self._read(session_id)
             if cut is not None and (at_least is None or cut.as_of_seq >= at_least):
@@ -178,6 +178,14 @@ class SurfaceReader:
     async def _is_listed(self, session_id: str) -> bool:
         score = await self._calls.one(("ZSCORE", self._keys.directory, session_id))
         return score is not None
+
+    async def _wait_or_report(self, session_id: str, seq: int, limit: TimeLimit) -> None:
+        """Wait for a seq; a session that takes long is checked for lost keys meanwhile."""
+        try:
+            await self.wait_visible(session_id, seq, min(limit.seconds, RECHECK_SECONDS))
+        except VisibilityTimeout:
+            await self._calls.one(("SADD", self._keys.suspects, session_id))
+            await self.wait_visible(session_id, seq, max(0.0, limit.left))
 
     async def _wait_for_repair(self, session_id: str, seq: int, limit: TimeLimit) -> None:
         """Tell the projector that keys are missing, and wait until it has written again."""

@@ -9,6 +9,7 @@ from redis.exceptions import ResponseError
 
 from surfacelog.projections.keys import Keys
 from surfacelog.projections.log_index import index_entry
+from surfacelog.schemas.errors import SurfacelogError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
 TRANSCRIPT_CAP: Final = 10_000
 
 Status = Literal["applied", "older", "gap", "lost", "refused"]
+
+
+class LostError(SurfacelogError):
+    """What Redis holds of a session is no state of it: it must be made anew from the log."""
+
+    code = "lost"
 
 
 class ApplyOutcome(NamedTuple):
@@ -82,10 +89,15 @@ class SurfaceStore:
 
     @staticmethod
     def loaded(answer: Any) -> StoredSession:
-        """Return the session that a `load` command answered; one without fields is unknown."""
+        """Return the session that a `load` command answered; one without fields is unknown.
+
+        Raises LostError when a key holds something else, or the state lacks its positions.
+        """
         if isinstance(answer, ResponseError):
-            raise answer
+            raise LostError(f"the session's keys cannot be read: {answer}")
         state, header, nodes, prices = answer
+        if state and not {b"watermark", b"offset"} <= set(state[::2]):
+            raise LostError("the session's state lacks its positions")
         return StoredSession(
             {name.decode(): value.decode() for name, value in pairs(state)},
             header.decode() if header is not None else None,

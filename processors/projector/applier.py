@@ -74,7 +74,7 @@ class Applier:
     async def apply(self, entries: Sequence[LogEntry], extra: Sequence[Command] = ()) -> Applied:
         """Apply entries in the order of the log, then run `extra` in the same round trip."""
         result = Applied()
-        await self._read_back(entries)
+        await self._read_back(entries, result)
         changes: list[tuple[LogEntry, SessionChange]] = []
         for entry in entries:
             if entry.batch.session_id not in result.failures:
@@ -107,11 +107,13 @@ class Applier:
         view = self._views.get(session_id)
         return -1 if view is None else view.offset
 
-    async def _read_back(self, entries: Sequence[LogEntry]) -> None:
+    async def _read_back(self, entries: Sequence[LogEntry], result: Applied) -> None:
         """Load the views that are missing, or that lack the nodes which a replacement needs."""
         wanted: dict[str, bool] = {}
+        first: dict[str, LogEntry] = {}
         for entry in entries:
             session_id = entry.batch.session_id
+            first.setdefault(session_id, entry)
             view = self._views.get(session_id)
             surface = replaces(entry.batch)
             if view is None or (surface and not view.has_surface):
@@ -120,8 +122,11 @@ class Applier:
         commands = [self._store.load(s, surface=surface) for s, surface in wanted.items()]
         answers = await self._redis.run(commands)
         for (session_id, surface), answer in zip(wanted.items(), answers, strict=True):
-            stored = self._store.loaded(answer)
-            self._views[session_id] = SessionView.restore(session_id, stored, surface=surface)
+            try:
+                stored = self._store.loaded(answer)
+                self._views[session_id] = SessionView.restore(session_id, stored, surface=surface)
+            except SurfacelogError as error:
+                self._fail(first[session_id], result, error)
 
     async def _change(self, entry: LogEntry, result: Applied) -> SessionChange | None:
         view = self._views[entry.batch.session_id]

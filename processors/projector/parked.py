@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 FIRST_RETRY_SECONDS: Final = 0.5
 LAST_RETRY_SECONDS: Final = 60.0
 
-REBUILD_CODES: Final = frozenset({"lost"})
+REBUILD_CODES: Final = frozenset({"lost", "refused"})
 """Failures after which the session's keys are removed and made anew from the log."""
 
 _log = structlog.get_logger()

@@ -78,9 +78,9 @@ class Repair:
 
     async def _catch_up(self, partition: int, session_id: str) -> Failure | None:
         """Apply everything that passed the session by; return why it cannot go on, if so."""
-        reached = -1
         while self._parked.holds(partition, session_id):
-            first = await self._next_seq(session_id)
+            first, before = await self._stored(session_id)
+            reached = before
             batches = self._reader.batches(session_id, first)
             while entries := await asyncio.to_thread(_slice, batches, partition):
                 result = await self._apply(entries)
@@ -88,17 +88,22 @@ class Repair:
                     return result.failures[session_id]
                 reached = entries[-1].offset
             async with self._partitions.turn:
-                if reached >= self._parked.last_passed(session_id):
+                passed = self._parked.last_passed(session_id)
+                if reached >= passed:
                     await self._parked.release(partition, session_id)
+                elif reached == before:
+                    return Failure("gap", "the log does not give what passed by", first, passed)
         return None
 
     async def _apply(self, entries: list[LogEntry]) -> Applied:
         async with self._partitions.turn:
             return await self._applier.apply(entries)
 
-    async def _next_seq(self, session_id: str) -> int:
+    async def _stored(self, session_id: str) -> tuple[int, int]:
+        """Return the session's next seq and the offset of its last append, as Redis has them."""
         (answer,) = await self._redis.run([self._store.load(session_id, surface=False)])
-        return int(self._store.loaded(answer).fields.get("watermark", -1)) + 1
+        fields = self._store.loaded(answer).fields
+        return int(fields.get("watermark", -1)) + 1, int(fields.get("offset", -1))
 
 
 def _slice(batches: Iterator[tuple[int, EventBatch]], partition: int) -> list[LogEntry]:

@@ -268,3 +268,20 @@ async def test_readers_are_woken_even_when_notifications_are_lost(
         began = time.monotonic()
         assert await waiting == 0
         print(f"visible {time.monotonic() - began:.2f} s after the append")
+
+
+async def test_keys_that_hold_something_else_are_made_anew(
+    settings: Settings, feed: LogFeed, spawn: Spawner, redis: Redis
+) -> None:
+    projector = spawn("projector")
+    write_sessions(feed, 12)
+    await check_all(settings, feed, "before")
+    projector.kill()
+    keys = Keys(settings.namespace)
+    redis.delete(keys.session("s1", "m"), keys.session("s2", "n"))
+    redis.set(keys.session("s1", "m"), "not a hash")
+    redis.set(keys.session("s2", "n"), "not a list")
+    again = spawn("projector")
+    feed.append_all([(session_id, (user("more"),)) for session_id in SESSIONS])
+    again.wait_line("session goes on", count=2)
+    await check_all(settings, feed, "keys of another type")
