@@ -24,7 +24,7 @@ class Keys:
         return f"{self.namespace}:{{{session_id}}}:{letter}"
 
     def session_keys(self, session_id: str) -> list[str]:
-        """Return all keys of a session in the order of SESSION_LETTERS, as the scripts take them."""
+        """Return all keys of a session in the order that the scripts expect (SESSION_LETTERS)."""
         return [self.session(session_id, letter) for letter in SESSION_LETTERS]
 
     def watermark_channel(self, session_id: str) -> str:

@@ -32,11 +32,12 @@ from surfacelog.schemas.registry import connect_codec
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from tests.processes import Spawner
+
     from surfacelog.projections.reader import SurfaceCut
     from surfacelog.schemas.json_value import JsonObject
     from surfacelog.schemas.records import Receipt
     from surfacelog.schemas.settings import Settings
-    from tests.processes import Spawner
 
 VISIBLE_SECONDS = 30.0
 LONG = "word " * 400

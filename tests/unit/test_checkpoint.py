@@ -22,7 +22,7 @@ def test_the_frame_surrounds_the_summary_and_names_its_compaction() -> None:
         "c-1", [text("first"), text("second")], message_id="m-1", source_command_id="cmd"
     )
 
-    assert [key for key in message] == ["content", "source", "role", "id"]
+    assert list(message) == ["content", "source", "role", "id"]
     assert message["source"] == {
         "kind": "plugin",
         "plugin": "compact",
