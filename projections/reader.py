@@ -43,6 +43,16 @@ class Tokens:
     baseline: int | None
     reason: str | None = None
 
+    def to_json(self) -> JsonObject:
+        """Return the figures as commands print them; a `reason` only where one is needed."""
+        shown: JsonObject = {
+            "surface": self.surface,
+            "header": self.header,
+            "total": self.total,
+            "baseline": self.baseline,
+        }
+        return shown if self.reason is None else {**shown, "reason": self.reason}
+
 
 @dataclass(frozen=True, slots=True)
 class SurfaceCut:
@@ -72,15 +82,14 @@ class SurfaceCut:
 
 @dataclass(frozen=True, slots=True)
 class SessionEntry:
-    """A line of the directory. `events` is the log's length as projected, `tokens` the Surface's
-    price, `last_activity` ms UTC; `status` is loading, compacting, running (a turn is open) or
-    idle.
+    """A line of the directory. `events` is the log's length as projected, `last_activity` ms UTC;
+    `status` is loading, compacting, running (a turn is open) or idle.
     """
 
     session_id: str
     events: int
     generation: int
-    tokens: int
+    tokens: Tokens
     last_activity: int
     status: str
 
@@ -246,7 +255,7 @@ def _entry(session_id: str, fields: dict[str, str]) -> SessionEntry:
         session_id,
         events=int(fields["watermark"]) + 1,
         generation=int(fields.get("generation", 0)),
-        tokens=int(fields.get("tokens", 0)),
+        tokens=_tokens(fields),
         last_activity=int(fields.get("activity", 0)),
         status=status,
     )

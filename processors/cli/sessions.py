@@ -33,7 +33,7 @@ def sessions(
                 "session": entry.session_id,
                 "events": entry.events,
                 "generation": entry.generation,
-                "tokens": entry.tokens,
+                "tokens": entry.tokens.to_json(),
                 "last_activity": entry.last_activity,
                 "status": entry.status,
             }
@@ -51,7 +51,7 @@ def _row(entry: SessionEntry) -> tuple[object, ...]:
         entry.session_id,
         entry.events,
         entry.generation,
-        entry.tokens,
+        entry.tokens.surface,
         seen.isoformat(timespec="seconds"),
         entry.status,
     )

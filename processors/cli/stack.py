@@ -71,13 +71,17 @@ def status(directory: DirectoryOption = None, as_json: JsonOption = False) -> No
 
 
 @app.command()
-def env(directory: DirectoryOption = None) -> None:
+def env(directory: DirectoryOption = None, as_json: JsonOption = False) -> None:
     """Print lines for a shell: `eval "$(surfacelog stack env)"`."""
     plan = _stack(directory).plan
     if plan is None:
         raise StackError("There is no stack here yet. Start it: `surfacelog stack up`.")
-    for name, value in plan.settings.items():
-        print_line(f"export SURFACELOG_{name.upper()}={value}")
+    variables = {f"SURFACELOG_{name.upper()}": str(value) for name, value in plan.settings.items()}
+    if as_json:
+        print_json(variables)
+        return
+    for name, value in variables.items():
+        print_line(f"export {name}={value}")
 
 
 def _stack(directory: Path | None) -> LocalStack:

@@ -18,7 +18,6 @@ from surfacelog.schemas.json_text import dumps
 from surfacelog.schemas.registry import connect_codec
 
 if TYPE_CHECKING:
-    from surfacelog.projections.reader import Tokens
     from surfacelog.schemas.json_value import JsonObject
     from surfacelog.schemas.settings import Settings
 
@@ -108,7 +107,7 @@ async def _from_redis(
     return _State(
         as_of_seq=cut.as_of_seq,
         generation=cut.generation,
-        tokens=tokens_json(cut.tokens),
+        tokens=cut.tokens.to_json(),
         nodes=cut.nodes,
         prices=cut.prices,
         messages=cut.messages,
@@ -136,17 +135,6 @@ def _from_log(settings: Settings, session: str, at: int) -> _State:
         header=folded.header,
         context=folded.context,
     )
-
-
-def tokens_json(tokens: Tokens) -> JsonObject:
-    """Return the meter's figures as commands print them; a `reason` only where one is needed."""
-    shown: JsonObject = {
-        "surface": tokens.surface,
-        "header": tokens.header,
-        "total": tokens.total,
-        "baseline": tokens.baseline,
-    }
-    return shown if tokens.reason is None else {**shown, "reason": tokens.reason}
 
 
 def _print_surface(session: str, state: _State) -> None:

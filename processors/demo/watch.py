@@ -67,7 +67,8 @@ class Watch:
             row = self.rows.setdefault(entry.session_id, Row())
             if (row.events, row.generation) != (entry.events, entry.generation):
                 row.nodes = await self._count_nodes(entry.session_id)
-            row.events, row.generation, row.tokens = entry.events, entry.generation, entry.tokens
+            row.events, row.generation = entry.events, entry.generation
+            row.tokens = entry.tokens.surface
         for session, progress in self.agents.progress.items():
             row = self.rows.setdefault(session, Row())
             row.lag = max(0, progress.sent - row.events)
