@@ -75,8 +75,8 @@ if used.post or used.claim then
 end
 
 redis.call('HSET', state, 'watermark', following - 1, 'offset', offset)
+redis.call('APPEND', index, ARGV[4])
 if not empty then
-    redis.call('APPEND', index, ARGV[4])
     redis.call('PUBLISH', ARGV[5], following - 1)
 end
 return {'applied', following - 1}

@@ -83,7 +83,6 @@ def exported(log: LogReader, session_id: str, *, packed: bool) -> tuple[JsonObje
     return stored.header, [dumps(event) for event in stored.events]
 
 
-@pytest.mark.timeout(600)  # 48 imports and 96 exports, beside three other tests
 async def test_every_recording_comes_out_as_it_went_in(
     client: AppendClient, bus: Bus, log: LogReader
 ) -> None:
