@@ -17,14 +17,22 @@ from tests.processes import endpoints_of
 from tests.running_services import running_services
 
 AT_ONCE: Final = 4
+LONGEST_SECONDS: Final = 2400.0
+"""No run takes so long: what is reached then is a process that does not end."""
 
 
 def main() -> int:
     """Start the services, run pytest on them, stop them; return pytest's exit status."""
     command = [sys.executable, "-m", "pytest", "-n", str(AT_ONCE), "--dist", "worksteal"]
+    command += sys.argv[1:]
     with tempfile.TemporaryDirectory() as directory, running_services(Path(directory)) as settings:
         environment = os.environ | endpoints_of(settings) | {"SURFACELOG_TEST_STACK": "1"}
-        return subprocess.run(command + sys.argv[1:], env=environment, check=False).returncode
+        try:
+            run = subprocess.run(command, env=environment, timeout=LONGEST_SECONDS, check=False)
+        except subprocess.TimeoutExpired:
+            print(f"the tests did not end within {LONGEST_SECONDS:g} s", file=sys.stderr)
+            return 1
+        return run.returncode
 
 
 if __name__ == "__main__":

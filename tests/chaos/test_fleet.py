@@ -11,8 +11,8 @@ import random
 import re
 import urllib.request
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from typing import TYPE_CHECKING
-from urllib.error import URLError
 
 import pytest
 from tests.fleet import Fleet, FleetSession
@@ -75,7 +75,7 @@ class Slot:
                 f"http://127.0.0.1:{self._port}/metrics", timeout=2
             ) as page:
                 text = page.read().decode()
-        except (URLError, ConnectionError):
+        except (OSError, HTTPException):  # killed before or while it answered
             return
         found = re.search(r'appends_total\{outcome="committed"\} ([\d.]+)', text)
         self._seen = max(self._seen, int(float(found[1])) if found else 0)
