@@ -34,9 +34,16 @@ class Agent(Protocol):
         """Apply messages; they are taken again if this raises."""
 
 
+class _App(faust.App):
+    """Faust without its directories: the projector has no tables, so nothing is to be left."""
+
+    def _create_directories(self) -> None:
+        pass
+
+
 def faust_app(settings: Settings, applied: Applied) -> faust.App:
     """Return a Faust app whose offsets are what `applied` says."""
-    app = faust.App(
+    app = _App(
         f"{settings.namespace}.projector",
         broker=f"kafka://{settings.kafka.replace(',', ';')}",
         store="memory://",
