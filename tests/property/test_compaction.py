@@ -57,14 +57,14 @@ class Agent:
 
     def call(self, count: int) -> None:
         self.step += 1
-        place = {"turn": self.turn, "step": self.step}
+        turn, step = self.turn, self.step
         ids = [f"{self.turn}-{self.step}-{n}" for n in range(count)]
         admitted(
             self.bench.session.owner(
                 step_start(self.step, self.turn),
-                assistant(*ids, **place),
-                *(call(i, **place) for i in ids),
-                *(result(i, "out " * 50 * count, **place) for i in reversed(ids)),
+                assistant(*ids, turn=turn, step=step),
+                *(call(i, turn=turn, step=step) for i in ids),
+                *(result(i, "out " * 50 * count, turn=turn, step=step) for i in reversed(ids)),
                 step_end(self.step, self.turn),
             )
         )

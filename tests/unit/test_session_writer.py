@@ -74,9 +74,10 @@ class LocalClient:
             receipt = Receipt(*identity, "refused", code=decision.code, message=decision.message)
         else:
             assert isinstance(decision, Admitted)
-            first, last = decision.batch.first_seq, decision.batch.next_seq - 1
-            seqs = (first, last) if last >= first else (None, None)
-            receipt = Receipt(*identity, "committed", *seqs, decision.batch.epoch)
+            batch = decision.batch
+            first = batch.first_seq if batch.items else None
+            last = batch.next_seq - 1 if batch.items else None
+            receipt = Receipt(*identity, "committed", first, last, batch.epoch)
         assert self._queue is not None
         loop = asyncio.get_running_loop()
         loop.call_soon(delivered, None)
