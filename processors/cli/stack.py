@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import Annotated, TypeAlias
 
 import typer
 
@@ -23,9 +23,6 @@ from surfacelog.processors.stack.checkout import (
 from surfacelog.processors.stack.errors import StackError
 from surfacelog.processors.stack.local_stack import LocalStack
 from surfacelog.processors.stack.progress import Progress
-
-if TYPE_CHECKING:
-    from surfacelog.schemas.json_value import JsonObject
 
 app = typer.Typer(help="Kafka, schema registry and Redis on this machine.")
 
@@ -79,11 +76,9 @@ def env(directory: DirectoryOption = None, as_json: JsonOption = False) -> None:
     plan = _stack(directory).plan
     if plan is None:
         raise StackError("There is no stack here yet. Start it: `surfacelog stack up`.")
-    variables: JsonObject = {}
-    for name, value in plan.settings.items():
-        variables[f"SURFACELOG_{name.upper()}"] = str(value)
+    variables = {f"SURFACELOG_{name.upper()}": str(value) for name, value in plan.settings.items()}
     if as_json:
-        print_json(variables)
+        print_json({**variables})
         return
     for name, value in variables.items():
         print_line(f"export {name}={value}")
