@@ -5,15 +5,16 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from surfacelog.projections.admission_prune import check_prune
 from surfacelog.projections.admission_roles import CHUNK_ROLES, check_role
-from surfacelog.projections.compaction_bracket import check_bracket, is_replacement
+from surfacelog.projections.compaction_bracket import is_replacement
 from surfacelog.projections.session_state import EFFECTIVE_TYPES
 from surfacelog.schemas.chunk_runs import check_run
 from surfacelog.schemas.citations import resolve_citations
 from surfacelog.schemas.errors import AdmissionError
 from surfacelog.schemas.event_rules import check_event, check_known_type
 from surfacelog.schemas.event_types import INBOX_POSTED, OWN_TYPES, SURFACE_TYPES
-from surfacelog.schemas.json_value import MAX_SAFE_INTEGER, list_member, object_member
+from surfacelog.schemas.json_value import MAX_SAFE_INTEGER
 from surfacelog.schemas.records import ChunkRun, Item
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def check_items(
     `state` is not changed: what an item does to the next ones happens to a copy, which is made
     only where there is something to do and something left to check.
     """
-    scratch, seq, previous = state, first_seq, None
+    scratch, seq = state, first_seq
     for index, item in enumerate(items):
         try:
             if isinstance(item, ChunkRun):
@@ -41,14 +42,14 @@ def check_items(
             _check_form(event)
             check_role(role, event)
             if role == "compactor":
-                _check_prune(event, previous)
+                check_prune(items, index)
             _check_place(scratch, role, event, seq)
         except AdmissionError as error:
             raise AdmissionError(error.refusal, error.message, index) from error
         if index + 1 < len(items) and event["type"] in EFFECTIVE_TYPES:
             scratch = state.copy() if scratch is state else scratch
             scratch.advance(event, seq, writer_id)
-        seq, previous = seq + 1, event
+        seq += 1
 
 
 def _check_form(event: JsonObject) -> None:
@@ -88,23 +89,8 @@ def _check_place(state: SessionState, role: Role, event: JsonObject, seq: int) -
 
 def _check_session_rules(state: SessionState, role: Role, event: JsonObject) -> None:
     state.loop.check(event)
-    check_bracket(state.bracket, event, state.surface, state.writers)
+    state.brackets.check(event, state.surface)
     if event["type"] == INBOX_POSTED:
         state.inbox.check_post()
     elif event["type"] == "user/message":
         state.inbox.check_claim(event, by_owner=role == "owner")
-
-
-def _check_prune(event: JsonObject, previous: JsonObject | None) -> None:
-    """A compactor replaces a tool/result only right after the compaction/prune that names it."""
-    if event["type"] != "tool/result":
-        return
-    pruned = None
-    if previous is not None and previous["type"] == "compaction/prune":
-        pruned = list_member(previous["data"], "shadowedSeqs")
-    if pruned != [object_member(event, "surfaceOp").get("start")]:
-        raise AdmissionError(
-            "compaction.invalid",
-            "a tool/result replacement without the compaction/prune that names its node: append"
-            " both together, the prune first",
-        )

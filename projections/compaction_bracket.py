@@ -1,16 +1,20 @@
-"""The compaction bracket of a session: the log's own lock around a compaction.
+"""The compaction brackets of a session: the log's own lock around a compaction.
 
-compaction/start opens it, compaction/end closes it, session/end-seed makes it stale (SEMANTICS 3).
+compaction/start opens one, compaction/end closes it, session/end-seed makes it stale (SEMANTICS 3).
 While it is open, only its own checkpoint may replace anything, and only exactly what its
 compaction/summary says was summarized (DESIGN 4, 7).
 """
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from surfacelog.projections.snapshot_columns import DIGEST_BYTES, pack_digests, unpack_digests
 from surfacelog.schemas.errors import AdmissionError
+from surfacelog.schemas.json_equal import same_json
 from surfacelog.schemas.json_value import (
+    is_count,
     list_member,
     member,
     object_member,
@@ -23,8 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from surfacelog.projections.surface_nodes import SurfaceNodes
-    from surfacelog.projections.writers import Writers
     from surfacelog.schemas.json_value import JsonObject, JsonValue
+
+REMEMBERED_BRACKETS: Final = 64
+"""How many compactions back a zombie is still told that its own is over."""
 
 
 class Bracket(NamedTuple):
@@ -60,78 +66,120 @@ def checkpoint_source(event: JsonObject) -> JsonObject | None:
     if event["type"] != "user/message" or not is_replacement(event):
         return None
     source = object_member(event["data"], "source")
-    return source if source.get("plugin") == "compact" else None
+    is_checkpoint = source.get("kind") == "plugin" and source.get("plugin") == "compact"
+    return source if is_checkpoint else None
 
 
-def check_bracket(
-    bracket: Bracket | None, event: JsonObject, surface: SurfaceNodes, writers: Writers
-) -> None:
-    """Raise AdmissionError `compaction.*` for what the open bracket, or its absence, forbids."""
-    rule = _RULES.get(str(event["type"]))
-    if rule is not None:
-        rule(bracket, event, writers)
-        return
-    source = checkpoint_source(event)
-    if source is not None:
-        _check_checkpoint(_matching(bracket, source, writers, "checkpoint"), event, surface)
-    elif bracket is not None and is_replacement(event):
-        raise _busy(bracket, "a replacement")
+class Brackets:
+    """The open bracket, None when there is none, and digests of the last ids, in order of start.
+
+    A compaction's id names it for good: once it is over, nothing more of that id is admitted.
+    """
+
+    __slots__ = ("open", "started")
+
+    def __init__(self, open_: Bracket | None = None, started: tuple[bytes, ...] = ()) -> None:
+        self.open = open_
+        self.started = started
+
+    def copy(self) -> Brackets:
+        """Return an independent copy."""
+        return Brackets(self.open, self.started)
+
+    def to_json(self) -> JsonValue:
+        """Return a compact form for snapshots."""
+        return [None if self.open is None else self.open.to_json(), pack_digests(self.started)]
+
+    @classmethod
+    def from_json(cls, value: Any) -> Brackets:
+        """Return what `to_json` was given."""
+        open_, started = value
+        bracket = None if open_ is None else Bracket.from_json(open_)
+        return cls(bracket, tuple(unpack_digests(started)))
+
+    def knows(self, compaction_id: str) -> bool:
+        """Return whether a bracket of that id was opened, as far back as is remembered."""
+        return _digest(compaction_id) in self.started
+
+    def check(self, event: JsonObject, surface: SurfaceNodes) -> None:
+        """Raise AdmissionError `compaction.*` for what the brackets so far forbid."""
+        rule = _RULES.get(str(event["type"]))
+        if rule is not None:
+            rule(self, event["data"])
+            return
+        source = checkpoint_source(event)
+        if source is not None:
+            _check_checkpoint(_matching(self, source, "checkpoint"), event, surface)
+        elif self.open is not None and is_replacement(event):
+            raise _busy(self.open, "a replacement")
+
+    def advance(self, event: JsonObject, writer_id: str) -> None:
+        """Fold one event of the log, admitted live or imported."""
+        kind, data = event["type"], event["data"]
+        if kind == "compaction/start":
+            self.open = _started(data, writer_id)
+            started = (*self.started, _digest(self.open.compaction_id))
+            self.started = started[-REMEMBERED_BRACKETS:]
+        elif self.open is None:
+            return
+        elif kind in ("compaction/end", "session/end-seed"):
+            self.open = None
+        elif kind == "compaction/summary":
+            self.open = self.open._replace(shadowed=_shadowed_seqs(data))
+        elif checkpoint_source(event) is not None:
+            self.open = self.open._replace(replaced=True)
 
 
-def advance_bracket(bracket: Bracket | None, event: JsonObject, writer_id: str) -> Bracket | None:
-    """Return the bracket after one event of the log, admitted live or imported."""
-    kind, data = event["type"], event["data"]
-    if kind == "compaction/start":
-        return Bracket(
-            str(member(data, "compactionId")),
-            text_member(data, "sourceCommandId"),
-            whole_member(data, "turn"),
-            writer_id,
-        )
-    if bracket is None or kind in ("compaction/end", "session/end-seed"):
-        return None
-    if kind == "compaction/summary":
-        return bracket._replace(shadowed=_shadowed_seqs(data))
-    if checkpoint_source(event) is not None:
-        return bracket._replace(replaced=True)
-    return bracket
+def _started(data: JsonValue, writer_id: str) -> Bracket:
+    return Bracket(
+        str(member(data, "compactionId")),
+        text_member(data, "sourceCommandId"),
+        whole_member(data, "turn"),
+        writer_id,
+    )
 
 
-def _check_start(bracket: Bracket | None, event: JsonObject, writers: Writers) -> None:
-    if bracket is not None:
-        raise _busy(bracket, "a compaction/start")
-    compaction_id = _compaction_id(event["data"])
-    if writers.opened_bracket(compaction_id):
+def _check_start(brackets: Brackets, data: JsonValue) -> None:
+    if brackets.open is not None:
+        raise _busy(brackets.open, "a compaction/start")
+    compaction_id = _compaction_id(data)
+    _command_id(data)
+    _turn(data)
+    if brackets.knows(compaction_id):
         raise AdmissionError(
             "compaction.closed",
             f"compaction {compaction_id} was opened before and is over: take a new id",
         )
 
 
-def _check_summary(bracket: Bracket | None, event: JsonObject, writers: Writers) -> None:
-    own = _matching(bracket, event["data"], writers, "compaction/summary")
+def _check_summary(brackets: Brackets, data: JsonValue) -> None:
+    own = _matching(brackets, data, "compaction/summary")
     if own.shadowed is not None:
-        raise AdmissionError(
-            "compaction.invalid", f"compaction {own.compaction_id} has its summary already"
+        raise _invalid(f"compaction {own.compaction_id} has its summary already")
+    seqs, span = list_member(data, "shadowedSeqs"), object_member(data, "shadowedRange")
+    if not seqs or not all(map(is_count, seqs)):
+        raise _invalid("shadowedSeqs names at least one node, and seqs alone")
+    if not same_json([span.get("start"), span.get("end")], [seqs[0], seqs[-1]]):
+        raise _invalid("shadowedRange names the first and the last of shadowedSeqs")
+    if not is_count(member(data, "shadowedTokenCount")):
+        raise _invalid("shadowedTokenCount must be an integer >= 0")
+
+
+def _check_end(brackets: Brackets, data: JsonValue) -> None:
+    own = _matching(brackets, data, "compaction/end")
+    if _turn(data) != own.turn:
+        raise _invalid(
+            f"compaction/end names another turn than its start, {own.turn}: repeat that one"
         )
-    seqs = list_member(event["data"], "shadowedSeqs")
-    span = object_member(event["data"], "shadowedRange")
-    if not seqs or [span.get("start"), span.get("end")] != [seqs[0], seqs[-1]]:
-        raise AdmissionError(
-            "compaction.invalid",
-            "shadowedSeqs must not be empty, and shadowedRange names its first and last",
-        )
-    count = whole_member(event["data"], "shadowedTokenCount")
-    if count is None or count < 0:
-        raise AdmissionError("compaction.invalid", "shadowedTokenCount must be an integer >= 0")
+    if own.shadowed is None and member(data, "error") is None:
+        raise _invalid("compaction/end without a summary: say in `error` why the compaction failed")
 
 
 def _check_checkpoint(own: Bracket, event: JsonObject, surface: SurfaceNodes) -> None:
     if own.shadowed is None or own.replaced:
         what = "has no summary yet" if own.shadowed is None else "has replaced its span already"
-        raise AdmissionError(
-            "compaction.invalid",
-            f"compaction {own.compaction_id} {what}: append one summary, then one checkpoint",
+        raise _invalid(
+            f"compaction {own.compaction_id} {what}: append one summary, then one checkpoint"
         )
     if _replaced_seqs(event, surface) != own.shadowed:
         raise AdmissionError(
@@ -150,30 +198,16 @@ def _replaced_seqs(event: JsonObject, surface: SurfaceNodes) -> tuple[int, ...] 
         return None
 
 
-def _check_end(bracket: Bracket | None, event: JsonObject, writers: Writers) -> None:
-    own = _matching(bracket, event["data"], writers, "compaction/end")
-    if whole_member(event["data"], "turn") != own.turn:
-        raise AdmissionError(
-            "compaction.invalid",
-            f"compaction/end names another turn than its start, {own.turn}: repeat that one",
-        )
-    if own.shadowed is None and member(event["data"], "error") is None:
-        raise AdmissionError(
-            "compaction.invalid",
-            "compaction/end without a summary: say in `error` why the compaction failed",
-        )
-
-
-def _matching(bracket: Bracket | None, named: JsonValue, writers: Writers, what: str) -> Bracket:
-    compaction_id = _compaction_id(named)
+def _matching(brackets: Brackets, named: JsonValue, what: str) -> Bracket:
+    """Return the open bracket, when it is the named one."""
+    compaction_id, bracket = _compaction_id(named), brackets.open
     if bracket is not None and bracket.compaction_id == compaction_id:
-        if text_member(named, "sourceCommandId") != bracket.source_command_id:
-            raise AdmissionError(
-                "compaction.invalid",
-                f"{what} names another sourceCommandId than compaction/start did: repeat that one",
+        if _command_id(named) != bracket.source_command_id:
+            raise _invalid(
+                f"{what} names another sourceCommandId than compaction/start did: repeat that one"
             )
         return bracket
-    if writers.opened_bracket(compaction_id):
+    if brackets.knows(compaction_id):
         raise AdmissionError(
             "compaction.closed",
             f"{what} of compaction {compaction_id}, which was ended or made stale meanwhile:"
@@ -181,23 +215,44 @@ def _matching(bracket: Bracket | None, named: JsonValue, writers: Writers, what:
         )
     if bracket is not None and what == "checkpoint":
         raise _busy(bracket, "a replacement")
-    raise AdmissionError(
-        "compaction.invalid",
+    raise _invalid(
         f"{what} of compaction {compaction_id}, which was never started: append its"
-        " compaction/start first",
+        " compaction/start first"
     )
 
 
 def _compaction_id(named: JsonValue) -> str:
     compaction_id = text_member(named, "compactionId")
     if not compaction_id:
-        raise AdmissionError("compaction.invalid", "compactionId must be a non-empty string")
+        raise _invalid("compactionId must be a non-empty string")
     return compaction_id
 
 
+def _command_id(named: JsonValue) -> str | None:
+    command_id = member(named, "sourceCommandId")
+    if command_id is not None and not (isinstance(command_id, str) and command_id):
+        raise _invalid("sourceCommandId must be a non-empty string, or left out")
+    return command_id
+
+
+def _turn(data: JsonValue) -> int | None:
+    turn = whole_member(data, "turn")
+    if turn is None and member(data, "turn") is not None:
+        raise _invalid("turn must be the number of the turn that was open, or null")
+    return turn
+
+
 def _shadowed_seqs(data: JsonValue) -> tuple[int, ...]:
-    seqs = list_member(data, "shadowedSeqs")
-    return tuple(seq for seq in seqs if isinstance(seq, int))
+    return tuple(int(seq) for seq in list_member(data, "shadowedSeqs") if is_count(seq))  # type: ignore[arg-type]  # a count
+
+
+def _digest(compaction_id: str) -> bytes:
+    text = compaction_id.encode("utf-8", "surrogatepass")
+    return blake2b(text, digest_size=DIGEST_BYTES).digest()
+
+
+def _invalid(message: str) -> AdmissionError:
+    return AdmissionError("compaction.invalid", message)
 
 
 def _busy(bracket: Bracket, what: str) -> AdmissionError:
@@ -208,7 +263,7 @@ def _busy(bracket: Bracket, what: str) -> AdmissionError:
     )
 
 
-_RULES: Final[dict[str, Callable[[Bracket | None, JsonObject, Writers], None]]] = {
+_RULES: Final[dict[str, Callable[[Brackets, JsonValue], None]]] = {
     "compaction/start": _check_start,
     "compaction/summary": _check_summary,
     "compaction/end": _check_end,

@@ -8,30 +8,30 @@ from __future__ import annotations
 
 import json
 import zlib
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 from surfacelog.projections.agent_loop import AgentLoop
-from surfacelog.projections.compaction_bracket import Bracket, advance_bracket
+from surfacelog.projections.compaction_bracket import Brackets
 from surfacelog.projections.inbox import Inbox
-from surfacelog.projections.request_header import canonical_header
 from surfacelog.projections.surface_nodes import SurfaceNodes
 from surfacelog.projections.writers import Writers
 from surfacelog.schemas.citations import resolve_citations
 from surfacelog.schemas.errors import CorruptLogError, UnsupportedLogError
 from surfacelog.schemas.event_types import CORE_TYPES, INBOX_POSTED, SURFACE_TYPES
 from surfacelog.schemas.json_text import dumps, loads
-from surfacelog.schemas.json_value import object_member, whole_member
+from surfacelog.schemas.json_value import whole_member
 from surfacelog.schemas.records import ChunkRun
 
 if TYPE_CHECKING:
+    from surfacelog.projections.compaction_bracket import Bracket
     from surfacelog.schemas.json_value import JsonObject, JsonValue
     from surfacelog.schemas.records import EventBatch, Item
 
-SNAPSHOT_VERSION: Final = 2
+SNAPSHOT_VERSION: Final = 3
 
 EFFECTIVE_TYPES: Final = (
-    CORE_TYPES - {"assistant/chunk", "todo/write", "request/context", "compaction/prune"}
+    CORE_TYPES
+    - {"assistant/chunk", "todo/write", "request/header", "request/context", "compaction/prune"}
 ) | {INBOX_POSTED}
 """The types that change what may follow; all others only take their place in the log."""
 
@@ -41,16 +41,15 @@ class SessionState:
 
     `last_time` is the last event's time in ms, `chain` the head of the digest chain. `owner` is
     the writer that opened the session last, with `epoch`; while `loading` it alone is admitted.
-    `header` is the session header, `header_digest` that of the canonical request header.
+    `header` is the session header.
     """
 
     __slots__ = (
-        "bracket",
+        "brackets",
         "chain",
         "ends_with_seed",
         "epoch",
         "header",
-        "header_digest",
         "inbox",
         "last_time",
         "loading",
@@ -72,8 +71,7 @@ class SessionState:
         self.loading = False
         self.ends_with_seed = False
         self.header: JsonObject = {}
-        self.header_digest = b""
-        self.bracket: Bracket | None = None
+        self.brackets = Brackets()
         self.loop = AgentLoop()
         self.surface = SurfaceNodes()
         self.inbox = Inbox()
@@ -89,6 +87,11 @@ class SessionState:
         """How many replacements the surface has seen."""
         return self.surface.generation
 
+    @property
+    def bracket(self) -> Bracket | None:
+        """The open compaction, None when there is none."""
+        return self.brackets.open
+
     def copy(self) -> SessionState:
         """Return an independent copy."""
         copy = SessionState.__new__(SessionState)
@@ -101,8 +104,7 @@ class SessionState:
         copy.loading = self.loading
         copy.ends_with_seed = self.ends_with_seed
         copy.header = self.header
-        copy.header_digest = self.header_digest
-        copy.bracket = self.bracket
+        copy.brackets = self.brackets.copy()
         copy.loop = self.loop.copy()
         copy.surface = self.surface.copy()
         copy.inbox = self.inbox.copy()
@@ -126,10 +128,8 @@ class SessionState:
         if batch.opened is not None:
             self.header, self.epoch = batch.opened.header, batch.opened.epoch
             self.loading, self.owner = batch.opened.loading, batch.writer_id
-        bracket = self.bracket
         self._advance_items(batch)
-        started = self.bracket if self.bracket is not bracket else None
-        self.writers.record(batch, self.next_seq, started and started.compaction_id)
+        self.writers.record(batch, self.next_seq)
         self.writers.forget_idle(self.owner, self.bracket and self.bracket.writer_id)
         return True
 
@@ -155,15 +155,13 @@ class SessionState:
         """
         kind = event["type"]
         self.loop.advance(event, seq)
-        self.bracket = advance_bracket(self.bracket, event, writer_id)
+        self.brackets.advance(event, writer_id)
         if kind in SURFACE_TYPES:
             self.surface.advance(event, seq)
         if kind == "user/message":
             self.inbox.claim(event)
         elif kind == INBOX_POSTED:
             self.inbox.post(seq)
-        elif kind == "request/header":
-            self.header_digest = _header_digest(event)
 
     def to_bytes(self) -> bytes:
         """Return a snapshot: about 1 KB for an idle session of a hundred nodes."""
@@ -177,8 +175,7 @@ class SessionState:
             self.loading,
             self.ends_with_seed,
             dumps(self.header),
-            self.header_digest.hex(),
-            None if self.bracket is None else self.bracket.to_json(),
+            self.brackets.to_json(),
             self.loop.to_json(),
             self.surface.to_json(),
             self.inbox.to_json(),
@@ -206,12 +203,11 @@ class SessionState:
         state.last_time, state.owner, state.loading, state.ends_with_seed = parts[4:8]
         header = loads(parts[8])
         state.header = header if isinstance(header, dict) else {}
-        state.header_digest = bytes.fromhex(parts[9])
-        state.bracket = None if parts[10] is None else Bracket.from_json(parts[10])
-        state.loop = AgentLoop.from_json(parts[11])
-        state.surface = SurfaceNodes.from_json(parts[12])
-        state.inbox = Inbox.from_json(parts[13])
-        state.writers = Writers.from_json(parts[14])
+        state.brackets = Brackets.from_json(parts[9])
+        state.loop = AgentLoop.from_json(parts[10])
+        state.surface = SurfaceNodes.from_json(parts[11])
+        state.inbox = Inbox.from_json(parts[12])
+        state.writers = Writers.from_json(parts[13])
         return state
 
 
@@ -223,8 +219,3 @@ def _time(item: Item) -> int:
 
 def _is_end_seed(item: Item) -> bool:
     return not isinstance(item, ChunkRun) and item["type"] == "session/end-seed"
-
-
-def _header_digest(event: JsonObject) -> bytes:
-    header = canonical_header(object_member(event["data"], "header"))
-    return blake2b(dumps(header).encode(), digest_size=8).digest()

@@ -28,15 +28,13 @@ class Appended(NamedTuple):
 class Writer(NamedTuple):
     """One writer incarnation, of one role. `recent` ends with the append `last_append_seq`.
 
-    `active_at` is the log's clock (ms UTC) at its last append; `compaction_id` names the last
-    bracket that it opened, so that a zombie is told `compaction.closed`.
+    `active_at` is the log's clock (ms UTC) at its last append.
     """
 
     role: str
     last_append_seq: int
     active_at: int
     recent: tuple[Appended, ...]
-    compaction_id: str | None = None
 
     def find(self, append_seq: int) -> Appended | None:
         """Return what a known append_seq became, or None when it is older than the last 32."""
@@ -61,8 +59,8 @@ class Writers:
         """Return an independent copy."""
         return Writers(self.by_id.copy(), self.clock)
 
-    def record(self, batch: EventBatch, next_seq: int, compaction_id: str | None) -> None:
-        """Note an admitted batch, and the bracket that it opened or went on with, if any."""
+    def record(self, batch: EventBatch, next_seq: int) -> None:
+        """Note an admitted batch."""
         if batch.admitted_at > self.clock:
             self.clock = batch.admitted_at
         entry = Appended(batch.first_seq, next_seq, batch.epoch, batch.request_digest)
@@ -71,10 +69,7 @@ class Writers:
         recent: tuple[Appended, ...] = (entry,)
         if known is not None:
             recent = known.recent[1 - REMEMBERED_APPENDS :] + recent
-            compaction_id = compaction_id or known.compaction_id
-        self.by_id[batch.writer_id] = Writer(
-            batch.role, batch.append_seq, self.clock, recent, compaction_id
-        )
+        self.by_id[batch.writer_id] = Writer(batch.role, batch.append_seq, self.clock, recent)
 
     def forget_idle(self, *keep: str | None) -> None:
         """Drop writers idle for longer than requests are retained, except those to keep."""
@@ -98,7 +93,6 @@ class Writers:
                     writer.role,
                     writer.last_append_seq,
                     self.clock - writer.active_at,
-                    writer.compaction_id,
                     differences(entry.first_seq for entry in writer.recent),
                     [entry.next_seq - entry.first_seq for entry in writer.recent],
                     differences(entry.epoch for entry in writer.recent),
@@ -112,7 +106,7 @@ class Writers:
         """Return what `to_json` was given."""
         clock, rows = value
         writers = cls(clock=clock)
-        for writer_id, role, last, idle, compaction_id, firsts, counts, epochs, digests in rows:
+        for writer_id, role, last, idle, firsts, counts, epochs, digests in rows:
             columns = zip(
                 accumulate(firsts), counts, accumulate(epochs), unpack_digests(digests), strict=True
             )
@@ -120,9 +114,5 @@ class Writers:
                 Appended(first, first + count, epoch, digest)
                 for first, count, epoch, digest in columns
             )
-            writers.by_id[writer_id] = Writer(role, last, clock - idle, recent, compaction_id)
+            writers.by_id[writer_id] = Writer(role, last, clock - idle, recent)
         return writers
-
-    def opened_bracket(self, compaction_id: str) -> bool:
-        """Return whether a remembered writer opened that bracket (open, ended or stale)."""
-        return any(writer.compaction_id == compaction_id for writer in self.by_id.values())

@@ -7,7 +7,9 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from surfacelog.projections.admission import Admitted, Decision, Refused, admit
+from surfacelog.projections.fold import fold_log
 from surfacelog.projections.session_state import SessionState
+from surfacelog.schemas.chunk_runs import unpack_items
 from surfacelog.schemas.event_types import ROLES, Role
 from surfacelog.schemas.records import (
     AppendRequest,
@@ -77,6 +79,26 @@ class LiveSession:
 
     def owner(self, *items: Item, expect: Expectation | None = None) -> Decision:
         return self.send(self.request("agent", "owner", *items, expect=expect))
+
+    def events(self) -> list[JsonObject]:
+        """Return the log, event by event."""
+        return [e for batch in self.log for e in unpack_items(batch.items, batch.first_seq)]
+
+    def check(self) -> None:
+        """The state is what the pure folds make of the log, and what any replay makes of it."""
+        assert self.state is not None
+        folded, nodes = fold_log(self.events()), self.state.surface.nodes
+        assert tuple(node.seq for node in nodes) == folded.nodes
+        assert tuple(node.price for node in nodes) == folded.prices
+        assert tuple(node.delta for node in nodes) == folded.deltas
+        assert self.state.generation == folded.generation
+        assert self.state.next_seq == folded.events
+        replayed = SessionState.new("s")
+        for place, batch in enumerate(self.log):
+            assert replayed.apply(batch)
+            if place == len(self.log) // 2:
+                replayed = SessionState.from_bytes(replayed.to_bytes())
+        assert replayed.to_bytes() == self.state.to_bytes()
 
     def compactor(self, *items: Item, writer: str = "worker") -> Decision:
         return self.send(self.request(writer, "compactor", *items))

@@ -34,7 +34,6 @@ from tests.live_session import (
 )
 
 from surfacelog.projections.admission import Admitted, Decision, Duplicate, Refused
-from surfacelog.projections.fold import fold_log
 from surfacelog.projections.invariants import InvariantError
 from surfacelog.projections.session_invariants import SessionTrace
 from surfacelog.projections.session_state import SessionState
@@ -140,20 +139,8 @@ class Traffic(RuleBasedStateMachine):
     def teardown(self) -> None:
         if self.session.state is None:
             return
-        events = _events(self.session.log)
-        folded = fold_log(events)
-        nodes = self.state.surface.nodes
-        assert tuple(node.seq for node in nodes) == folded.nodes
-        assert tuple(node.price for node in nodes) == folded.prices
-        assert tuple(node.delta for node in nodes) == folded.deltas
-        assert self.state.generation == folded.generation
-        _check_brackets(events)
-        replayed = SessionState.new("s")
-        for place, batch in enumerate(self.session.log):
-            assert replayed.apply(batch)
-            if place == len(self.session.log) // 2:
-                replayed = SessionState.from_bytes(replayed.to_bytes())
-        assert replayed.to_bytes() == self.state.to_bytes()
+        self.session.check()
+        _check_brackets(self.session.events())
 
     def _next_items(self, data: st.DataObject) -> list[Item]:
         loop = self.state.loop
@@ -250,7 +237,7 @@ class Traffic(RuleBasedStateMachine):
         return (*landing, receipt(), compaction_end(compaction))
 
     def _pruned(self, seq: int) -> JsonObject:
-        found = next(e for e in _events(self.session.log) if e["seq"] == seq)
+        found = self.session.events()[seq]
         if found["type"] != "tool/result":
             return result("c1", op=span(seq, seq), sourceEventSeqs=[seq])
         pruned = copy.deepcopy(found)
@@ -268,10 +255,6 @@ class Traffic(RuleBasedStateMachine):
 def _is_answer(batch: EventBatch, request: AppendRequest) -> bool:
     identity = (request.writer_id, request.append_seq)
     return (batch.writer_id, batch.append_seq) == identity
-
-
-def _events(log: list[EventBatch]) -> list[JsonObject]:
-    return [e for batch in log for e in unpack_items(batch.items, batch.first_seq)]
 
 
 def _check_brackets(events: list[JsonObject]) -> None:

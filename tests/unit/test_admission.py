@@ -15,10 +15,8 @@ from tests.live_session import (
     checkpoint,
     compaction_end,
     compaction_start,
-    digest_of,
     event,
     posted,
-    prune,
     receipt,
     refused,
     result,
@@ -26,14 +24,12 @@ from tests.live_session import (
     span,
     step_end,
     step_start,
-    summary,
     turn_end,
     turn_start,
     user,
 )
 
 from surfacelog.projections.admission import Duplicate, admit
-from surfacelog.projections.session_state import SessionState
 from surfacelog.projections.writers import REMEMBERED_APPENDS
 from surfacelog.schemas.records import ChunkRun, Expectation, Item, Open
 from surfacelog.schemas.topics import REQUEST_RETENTION_MS
@@ -354,112 +350,3 @@ def test_a_clock_that_goes_back_forgets_nobody(session: LiveSession) -> None:
     admitted(session.contributor(posted()))
     assert session.state is not None
     assert session.state.writers.by_id.keys() == {"agent", "peer"}
-
-
-def test_a_compaction_lands_in_one_append(session: LiveSession) -> None:
-    admitted(session.owner(assistant("c1"), call("c1"), result("c1"), step_end()))
-    admitted(session.compactor(compaction_start()))
-    batch = admitted(
-        session.compactor(
-            summary([2, 3, 5]),
-            checkpoint([2, 3, 5], cites=[7, -1]),
-            receipt(),
-            compaction_end(),
-        )
-    )
-    assert session.state is not None
-    assert session.state.surface.seqs() == [batch.first_seq + 1]
-    assert session.state.generation == 1
-    assert session.state.bracket is None
-
-
-def test_an_open_bracket_keeps_others_from_replacing(session: LiveSession) -> None:
-    admitted(session.compactor(compaction_start()))
-    edit = user(op=span(2, 2), sourceEventSeqs=[2])
-    assert refused(session.owner(edit)) == ("compaction.busy", 0)
-    other = compaction_start("c2")
-    assert refused(session.compactor(other, writer="w2")) == ("compaction.busy", 0)
-    foreign = checkpoint([2], "c2")
-    assert refused(session.compactor(foreign, writer="w2")) == ("compaction.busy", 0)
-    admitted(session.owner(user()))
-    admitted(session.compactor(compaction_end(error="orphaned"), writer="w2"))
-    admitted(session.owner(edit))
-
-
-def test_a_span_that_is_not_what_was_summarized(session: LiveSession) -> None:
-    admitted(session.owner(user(), user()))
-    admitted(session.compactor(compaction_start()))
-    for seqs in ([2], [2, 3, 4], [2, 4], [2, 9]):
-        append = (summary([2, 3]), checkpoint(seqs))
-        assert refused(session.compactor(*append)) == ("compaction.changed", 1)
-
-
-def test_a_zombie_is_told_that_its_bracket_is_closed(session: LiveSession) -> None:
-    admitted(session.compactor(compaction_start()))
-    admitted(session.compactor(compaction_end(error="orphaned"), writer="w2"))
-    landing = (summary([2]), checkpoint([2]), receipt(), compaction_end())
-    assert refused(session.compactor(*landing)) == ("compaction.closed", 0)
-    admitted(session.compactor(compaction_start("c2"), writer="w2"))
-    assert refused(session.compactor(*landing)) == ("compaction.closed", 0)
-    assert refused(session.compactor(checkpoint([2]))) == ("compaction.closed", 0)
-    assert refused(session.compactor(compaction_end(error="x"))) == ("compaction.closed", 0)
-
-
-def test_a_new_owner_makes_the_bracket_stale(session: LiveSession) -> None:
-    admitted(session.compactor(compaction_start()))
-    admitted(session.open("next"))
-    assert session.state is not None
-    assert session.state.bracket is None
-    landing = (summary([2]), checkpoint([2]), compaction_end())
-    assert refused(session.compactor(*landing)) == ("compaction.closed", 0)
-    assert refused(session.compactor(compaction_start())) == ("compaction.closed", 0)
-    admitted(session.compactor(compaction_start("c2")))
-
-
-@pytest.mark.parametrize(
-    "items",
-    [
-        (summary([]),),
-        (summary([2], shadowedRange={"start": 1, "end": 2}),),
-        (summary([2], shadowedTokenCount=-1),),
-        (summary([2], sourceCommandId="cmd"),),
-        (summary([2], "c9"),),
-        (summary([2], ""),),
-        (summary([2]), summary([2])),
-        (summary([2]), checkpoint([2], sourceCommandId="cmd")),
-        (summary([2]), checkpoint([2]), checkpoint([2])),
-        (checkpoint([2]),),
-        (compaction_end(),),
-        (compaction_end(turn=1, error="x"),),
-        (compaction_end("c9", error="x"),),
-    ],
-)
-def test_a_bracket_keeps_its_form(session: LiveSession, items: tuple[Item, ...]) -> None:
-    admitted(session.compactor(compaction_start()))
-    assert refused(session.compactor(*items)) == ("compaction.invalid", len(items) - 1)
-
-
-def test_without_a_bracket_nothing_is_compacted(session: LiveSession) -> None:
-    for item in (summary([2]), checkpoint([2]), compaction_end(error="x")):
-        assert refused(session.compactor(item)) == ("compaction.invalid", 0)
-
-
-def test_a_result_is_pruned_together_with_the_event_that_says_so(session: LiveSession) -> None:
-    admitted(session.owner(assistant("c1"), call("c1"), result("c1", "long " * 50), step_end()))
-    short = result("c1", "short", op=span(5, 5), sourceEventSeqs=[5])
-    assert refused(session.compactor(short)) == ("compaction.invalid", 0)
-    assert refused(session.compactor(prune(3), short)) == ("compaction.invalid", 1)
-    admitted(session.compactor(prune(5), short))
-
-
-def test_a_snapshot_gives_the_same_state_back(session: LiveSession) -> None:
-    admitted(session.owner(assistant("c1"), call("c1")))
-    admitted(session.contributor(posted()))
-    admitted(session.compactor(compaction_start(turn=1), summary([2])))
-    assert session.state is not None
-    restored = SessionState.from_bytes(session.state.to_bytes())
-    assert restored.to_bytes() == session.state.to_bytes()
-    assert restored.bracket == session.state.bracket
-    assert restored.surface.nodes == session.state.surface.nodes
-    assert restored.writers.by_id == session.state.writers.by_id
-    assert digest_of(restored.header) == digest_of(session.state.header)

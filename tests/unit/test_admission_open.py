@@ -27,17 +27,12 @@ from tests.live_session import (
 from surfacelog.projections.admission import Admitted, Duplicate
 from surfacelog.projections.closers import crash_closers
 from surfacelog.projections.session_state import SessionState
-from surfacelog.schemas.chunk_runs import unpack_items
 from surfacelog.schemas.errors import CorruptLogError, UnsupportedLogError
 from surfacelog.schemas.records import Open, Opened
 
 if TYPE_CHECKING:
     from surfacelog.schemas.event_types import Role
     from surfacelog.schemas.json_value import JsonObject
-
-
-def events_of(session: LiveSession) -> list[JsonObject]:
-    return [e for batch in session.log for e in unpack_items(batch.items, batch.first_seq)]
 
 
 def test_the_first_open_creates_the_session_and_appends_nothing() -> None:
@@ -95,14 +90,14 @@ def test_taking_over_closes_the_crashed_turn() -> None:
     session.open()
     session.owner(turn_start(), step_start(), user(), run("a", "b"))
     session.owner(assistant("c1", "c2", "c3"), call("c1"), call("c2"), result("c2"))
-    expected = crash_closers(events_of(session))
+    expected = crash_closers(session.events())
     request = session.request("next", "owner", user(sourceEventSeqs=[-2]), open=Open(HEADER))
     assert refused(session.send(request)) == ("surface.sources", 0)
     opening = replace(request, items=(turn_start(2), user(sourceEventSeqs=[-1])))
     decision = session.send(opening)
     assert isinstance(decision, Admitted)
     assert not decision.as_sent
-    kinds = [e["type"] for e in events_of(session)[9:]]
+    kinds = [e["type"] for e in session.events()[9:]]
     assert kinds == [
         "tool/result",
         "tool/result",
@@ -112,9 +107,9 @@ def test_taking_over_closes_the_crashed_turn() -> None:
         "turn/start",
         "user/message",
     ]
-    assert events_of(session)[9:13] == expected
+    assert session.events()[9:13] == expected
     # The open's own events cite by where they are, behind the closers.
-    assert events_of(session)[-1]["sourceEventSeqs"] == [14]
+    assert session.events()[-1]["sourceEventSeqs"] == [14]
     assert session.ask(opening) == Duplicate(9, 15, 2)
 
 

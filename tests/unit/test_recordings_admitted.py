@@ -13,16 +13,15 @@ from tests.live_session import LiveSession, admitted
 from surfacelog.projections.admission import Refused
 from surfacelog.projections.admission_open import repairs
 from surfacelog.projections.closers import crash_closers
-from surfacelog.projections.fold import fold_log
-from surfacelog.projections.session_state import SessionState
-from surfacelog.schemas.chunk_runs import pack_items, unpack_items
+from surfacelog.schemas.chunk_runs import pack_items
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from surfacelog.projections.session_state import SessionState
     from surfacelog.schemas.json_value import JsonObject
-    from surfacelog.schemas.records import EventBatch, Item
+    from surfacelog.schemas.records import Item
 
 SEED = 20_260
 # What a live session would refuse: one has turns and steps with numbers of its own, the other a
@@ -43,23 +42,6 @@ def appends(events: list[JsonObject], rng: random.Random) -> Iterator[tuple[Item
         place += size
 
 
-def check_state(state: SessionState, log: list[EventBatch]) -> None:
-    """The state is what the pure folds make of the log, and what any replay makes of it."""
-    events = [e for batch in log for e in unpack_items(batch.items, batch.first_seq)]
-    folded = fold_log(events)
-    assert tuple(state.surface.seqs()) == folded.nodes
-    assert tuple(node.price for node in state.surface.nodes) == folded.prices
-    assert tuple(node.delta for node in state.surface.nodes) == folded.deltas
-    assert state.generation == folded.generation
-    assert state.next_seq == len(events)
-    replayed = SessionState.new("s")
-    for place, batch in enumerate(log):
-        if place == len(log) // 2:
-            replayed = SessionState.from_bytes(replayed.to_bytes())
-        assert replayed.apply(batch)
-    assert replayed.to_bytes() == state.to_bytes()
-
-
 @recordings
 def test_a_recording_is_admitted_as_an_import(path: Path) -> None:
     session, rng = LiveSession(), random.Random(f"{SEED}{path.name}")
@@ -67,8 +49,8 @@ def test_a_recording_is_admitted_as_an_import(path: Path) -> None:
     events = recorded_events(path)
     for items in appends(events, rng):
         admitted(session.send(session.request("imp", "importer", *items)))
+    session.check()
     assert session.state is not None
-    check_state(session.state, session.log)
     assert _closers(session.state) == [
         {name: value for name, value in closer.items() if name != "seq"}
         for closer in crash_closers(events)
@@ -87,8 +69,7 @@ def test_a_recording_is_admitted_live(path: Path) -> None:
                 assert decision.code == NOT_LIVE[path.name]
                 return
     assert path.name not in NOT_LIVE
-    assert session.state is not None
-    check_state(session.state, session.log)
+    session.check()
 
 
 def _closers(state: SessionState) -> list[JsonObject]:
