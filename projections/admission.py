@@ -116,6 +116,8 @@ def _find_duplicate(
                 "not_found", f"there is no session {request.session_id}: open it first"
             )
         if request.append_seq != last + 1:
+            if writer is None and state is not None:
+                _check_forgotten(state, request)
             raise AdmissionError(
                 "order", f"append_seq {request.append_seq}, but {last + 1} is next: send that first"
             )
@@ -132,6 +134,13 @@ def _find_duplicate(
     if appended.first_seq == appended.next_seq:
         return Duplicate(epoch=appended.epoch)
     return Duplicate(appended.first_seq, appended.next_seq - 1, appended.epoch)
+
+
+def _check_forgotten(state: SessionState, request: AppendRequest) -> None:
+    """Tell an owner of an older epoch what it is, not which number comes next: none of its own is
+    admitted again. While it owned the session it was never forgotten."""
+    if request.role == "owner" and request.open is None and 0 < request.epoch < state.epoch:
+        raise _fenced(state, request)
 
 
 def _admit_new(
@@ -185,11 +194,7 @@ def _check_epoch(state: SessionState, request: AppendRequest) -> None:
     if request.role == "importer" and not (state.loading and is_owner):
         raise AdmissionError("role", "an importer writes only while it loads the session")
     if request.role == "owner" and not (is_owner and request.epoch == state.epoch):
-        raise AdmissionError(
-            "fenced",
-            f"{request.writer_id} with epoch {request.epoch} is not the owner: {state.owner} is,"
-            f" with epoch {state.epoch}; open the session again to write to it",
-        )
+        raise _fenced(state, request)
     if request.role != "owner" and request.epoch not in (0, state.epoch):
         raise AdmissionError(
             "fenced", f"epoch {request.epoch} is not the session's, {state.epoch}: send 0"

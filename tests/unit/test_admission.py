@@ -136,6 +136,17 @@ def test_a_stale_epoch_is_fenced(session: LiveSession) -> None:
     admitted(session.send(session.request("second", "owner", turn_start(2))))
 
 
+def test_an_owner_that_was_forgotten_is_fenced_whatever_its_number(session: LiveSession) -> None:
+    admitted(session.open("second"))
+    session.now += REQUEST_RETENTION_MS + 1
+    admitted(session.contributor(posted()))
+    late = session.request("agent", "owner", run("a"), epoch=1)
+    assert late.append_seq == 2
+    assert refused(session.ask(late)) == ("fenced", None)
+    # Behind an open that was refused, an owner that has no epoch yet is told which number is next.
+    assert refused(session.ask(replace(late, epoch=0))) == ("order", None)
+
+
 @pytest.mark.parametrize(
     ("expect", "holds"),
     [
