@@ -201,6 +201,14 @@ def _check_epoch(state: SessionState, request: AppendRequest) -> None:
         )
 
 
+def _fenced(state: SessionState, request: AppendRequest) -> AdmissionError:
+    return AdmissionError(
+        "fenced",
+        f"{request.writer_id} with epoch {request.epoch} is not the owner: {state.owner} is,"
+        f" with epoch {state.epoch}; open the session again to write to it",
+    )
+
+
 def _check_expectations(state: SessionState, expect: Expectation) -> None:
     for name in ("next_seq", "generation", "epoch"):
         wanted, found = getattr(expect, name), getattr(state, name)
