@@ -11,6 +11,7 @@ a replacement shadowed. Its state is small and goes in and out of JSON.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from sys import float_info
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from surfacelog.projections.messages import derived_message
@@ -210,4 +211,9 @@ def _provider_total(usage: JsonValue) -> int | None:
     counts = [member(usage, "inputTokens"), member(usage, "outputTokens")]
     counts += [member(usage, name) or 0 for name in ("cacheReadTokens", "cacheWriteTokens")]
     numbers = [n for n in counts if isinstance(n, int | float) and not isinstance(n, bool)]
-    return sum(numbers) if len(numbers) == len(counts) else None  # type: ignore[return-value]
+    if len(numbers) < len(counts):
+        return None
+    total = sum(numbers)
+    if not abs(total) <= float_info.max:
+        raise MeterError("the provider's counts add up to no number")
+    return total  # type: ignore[return-value]  # counts, whatever a provider makes of them

@@ -64,8 +64,9 @@ def dumps(value: JsonValue) -> str:
 def js_dumps(value: JsonValue) -> str:
     """Return what JavaScript's JSON.stringify prints for the same value.
 
-    Numbers are doubles (1.0 is `1`, 1e21 is `1e+21`), integer-like keys come first in ascending
-    order, lone surrogates are escaped. Prices count these characters (SEMANTICS 4).
+    Numbers are doubles (1.0 is `1`, 1e21 is `1e+21`, what is out of range is `null`),
+    integer-like keys come first in ascending order, lone surrogates are escaped. Prices count
+    these characters (SEMANTICS 4). JsonTextError for cycles alone.
     """
     try:
         return print_deep(value, _js_scalar, _js_members)
@@ -180,10 +181,10 @@ def _js_number(value: float) -> str:
     """Print a double as ECMAScript's Number::toString does: its shortest exact digits."""
     try:
         double = float(value)
-    except OverflowError as error:
-        raise JsonTextError("number out of range") from error
+    except OverflowError:  # an integer that JavaScript reads as infinite
+        return "null"
     if not math.isfinite(double):
-        raise JsonTextError(f"{double} is not JSON")
+        return "null"
     if double == 0:
         return "0"
     sign = "-" if double < 0 else ""

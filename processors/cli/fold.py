@@ -17,7 +17,7 @@ from surfacelog.processors.cli.output import (
 from surfacelog.projections.fold import FoldedLog, fold_log
 from surfacelog.schemas.errors import CorruptLogError
 from surfacelog.schemas.event_rules import require_known_types
-from surfacelog.schemas.json_text import JsonTextError
+from surfacelog.schemas.json_text import JsonTextError, dumps
 from surfacelog.schemas.jsonl import StoredLog, read_log
 from surfacelog.schemas.legacy import upgrade_events
 
@@ -39,7 +39,8 @@ def fold(
     require_known_types(events)
     if stored.dropped_bytes:
         STDERR.print(f"{file}: {stored.dropped_bytes} bytes of a torn tail are left out")
-    folded = _fold(events)
+    _check_numbers(events)
+    folded = fold_log(events)
     if as_json:
         print_json(_described(session_id, folded))
     else:
@@ -56,11 +57,13 @@ def _read(file: Path) -> StoredLog:
     return read_log(content, default_depth=True)
 
 
-def _fold(events: list[JsonObject]) -> FoldedLog:
-    try:
-        return fold_log(events)
-    except JsonTextError as error:
-        raise CorruptLogError(f"the file holds a number that is no JSON: {error}") from error
+def _check_numbers(events: list[JsonObject]) -> None:
+    """Refuse 1e400 and its like: what is folded could not be printed as JSON."""
+    for event in events:
+        try:
+            dumps(event)
+        except JsonTextError as error:
+            raise CorruptLogError(f"the event at seq {event['seq']} is {error}") from error
 
 
 def _described(session_id: str, folded: FoldedLog) -> JsonObject:

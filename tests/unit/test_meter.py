@@ -130,6 +130,24 @@ def test_usage_below_the_rule_of_thumb_is_not_believed() -> None:
     assert measured.baseline == 104 + 0 + (2 + 4 + 4)  # header, surface at the step, cited stream
 
 
+def test_counts_beyond_any_number_are_no_measurement() -> None:
+    log = answered({"inputTokens": 1e308, "outputTokens": 1, "cacheReadTokens": 1.5e308})
+    folded = fold_log(log.events)
+    assert folded.tokens()["total"] is None
+    assert "counts" in str(folded.refusal)
+
+
+def test_a_number_that_is_no_json_is_priced_as_javascript_prints_it() -> None:
+    log = Log()
+    log.start()
+    log.user()
+    log.events[-1]["data"]["content"] = [{"type": "video", "length": float("inf")}]
+    log.header(tools=[{"limit": -float("inf")}])
+    folded = fold_log(log.events)
+    assert folded.prices == (4 + 4 + len('{"type":"video","length":null}') // 4 + 1,)
+    assert folded.header_tokens == 4 + len('[{"limit":null}]') // 4
+
+
 def test_another_header_ends_the_anchor() -> None:
     log = answered({"inputTokens": 5000, "outputTokens": 1})
     log.header(system="z")

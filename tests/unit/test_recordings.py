@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.logs import Log
 
 from surfacelog.processors.cli.main import execute
 from surfacelog.projections.fold import fold_log
@@ -88,6 +89,24 @@ def test_the_command_line_prints_the_fold(
     assert short_sha(printed["messages"]) == expected["messages_sha"]
     assert printed["tokens"]["total"] == expected["total_tokens"]
     assert ("reason" in printed["tokens"]) == (expected["total_tokens"] is None)
+
+
+@pytest.mark.parametrize("place", ["content", "source"])
+def test_the_command_line_refuses_what_it_could_not_print(
+    place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = Log()
+    log.user()
+    log.events[0]["data"][place] = "HERE"
+    text = "".join(
+        [
+            header_line({"version": 0, "id": "s", "createdAt": 0}),
+            *event_lines(log.events, packed=False),
+        ]
+    )
+    (tmp_path / "log.jsonl").write_text(text.replace('"HERE"', '[{"type":"video","x":1e400}]'))
+    assert execute(["fold", str(tmp_path / "log.jsonl"), "--json"]) == 1
+    assert json.loads(capsys.readouterr().err)["error"]["code"] == "corrupt"
 
 
 def test_recordings_load_balanced_and_stay_as_they_were_loaded() -> None:
