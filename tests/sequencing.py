@@ -7,7 +7,13 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from surfacelog.processors.sequencer.clients import transactional_producer
@@ -32,6 +38,9 @@ if TYPE_CHECKING:
 
 QUICK = Tuning(session_timeout=6_000, max_poll_interval=6_000, poll_seconds=0.05)
 """As quick as a broker permits: it allows no session timeout below 6 s."""
+
+
+CALL_SECONDS = 15.0
 
 
 def wait_until(what: str, true: Callable[[], bool], seconds: float = 30.0) -> None:
@@ -114,7 +123,7 @@ class Member:
     def __init__(self, bus: Bus, *gates: Gate, tuning: Tuning = QUICK) -> None:
         self._stop = threading.Event()
         producer = transactional_producer(bus.settings, tuning)
-        transactions = Transactions(cast("Producer", GatedProducer(producer, gates)))
+        transactions = Transactions(cast("Producer", GatedProducer(producer, gates)), self._stop)
         self.sequencer: Sequencer = make_sequencer(
             bus.settings, tuning, bus.codec, transactions, bus.settings.partitions, self._stop
         )
@@ -211,10 +220,20 @@ class Bus:
         """Return the end of a partition; the last stable offset on request."""
         level = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the client's gap
-        asked = self._admin.list_offsets(
-            {TopicPartition(topic, partition): latest}, isolation_level=level
-        )
-        return int(next(iter(asked.values())).result().offset)
+        place = TopicPartition(topic, partition)
+
+        def ask() -> int:
+            asked = self._admin.list_offsets(
+                {place: latest}, isolation_level=level, request_timeout=CALL_SECONDS
+            )
+            return int(asked[place].result(CALL_SECONDS).offset)
+
+        try:
+            return ask()
+        except KafkaException:
+            # A restarted broker refuses the leader epoch of before, until metadata is read anew.
+            self._admin.list_topics(timeout=CALL_SECONDS)
+            return ask()
 
     def read(self, topic: str) -> list[Record]:
         """Return what is committed in a topic, up to its last stable offsets of now."""

@@ -66,11 +66,12 @@ def transactional_producer(settings: Settings, tuning: Tuning) -> Producer:
     one, the broker does it after the transaction's timeout.
     """
     instance = settings.instance or secrets.token_hex(8)
+    timeout = tuning.kept_transaction_timeout if settings.instance else tuning.transaction_timeout
     return Producer(
         {
             "bootstrap.servers": settings.kafka,
             "transactional.id": f"{settings.namespace}.sequencer.{instance}",
-            "transaction.timeout.ms": tuning.transaction_timeout,
+            "transaction.timeout.ms": timeout,
             # Back-to-back transactions meet CONCURRENT_TRANSACTIONS while the markers of the last
             # one are written; the default of 100 ms would cost seven eighths of the throughput.
             "retry.backoff.ms": 2,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import structlog
 
 from surfacelog.processors.sequencer.errors import FatalError
+from surfacelog.schemas.bounded_call import StalledCallError, bounded_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
     from surfacelog.processors.sequencer.record import Record
     from surfacelog.schemas.topics import Topics
+
+LEAVE_SECONDS: Final = 5.0
 
 _log = structlog.get_logger()
 
@@ -77,8 +80,14 @@ class Group:
         self.consumer.assign(places)
 
     def leave(self) -> None:
-        """Leave the group at once, so that nobody waits for our session to time out."""
-        self.consumer.close()
+        """Leave the group at once, so that nobody waits for our session to time out.
+
+        While Kafka is away others have to wait: closing takes no timeout of its own.
+        """
+        try:
+            bounded_call("leaving the group", self.consumer.close, LEAVE_SECONDS)
+        except StalledCallError as error:
+            _log.warning("the group was not left", reason=error.message)
 
     def _change(self, assigned: list[TopicPartition] | None) -> None:
         self.assigned = assigned

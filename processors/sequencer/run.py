@@ -40,7 +40,7 @@ def run_sequencer(settings: Settings, stop: threading.Event, tuning: Tuning | No
     tuning = tuning or Tuning()
     pinned = create_namespace(settings)
     codec = connect_codec(settings)
-    transactions = Transactions(transactional_producer(settings, tuning))
+    transactions = Transactions(transactional_producer(settings, tuning), stop)
     sequencer = make_sequencer(settings, tuning, codec, transactions, pinned, stop)
     try:
         sequencer.run()

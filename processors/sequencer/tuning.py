@@ -13,6 +13,12 @@ class Tuning:
     request stands alone), and `round_bytes` of snapshots. A snapshot round begins after
     `tail_appends` appends or `tail_bytes` of log since the last marker: this bounds how long a
     restore takes. Each partition keeps `hot_sessions` states decoded.
+
+    `transaction_timeout` bounds how long a dead process holds its partitions back. One that comes
+    back under the name of the dead one ends its transaction at once, so with a name the bound is
+    `kept_transaction_timeout`: longer than a broker takes to restart. A single broker that was
+    killed aborts what timed out before it knows its partitions again, and then writes no markers:
+    the partitions of that transaction would be held back for ever.
     """
 
     batch_appends: int = 500
@@ -24,6 +30,7 @@ class Tuning:
     session_timeout: int = 10_000
     max_poll_interval: int = 300_000
     transaction_timeout: int = 10_000
+    kept_transaction_timeout: int = 60_000
     poll_seconds: float = 0.25
     hand_over_seconds: float = 5.0
 

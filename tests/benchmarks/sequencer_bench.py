@@ -150,9 +150,9 @@ def sequenced(
     settings: Settings, tuning: Tuning, count: int, profile: cProfile.Profile | None
 ) -> float:
     """Return the appends a second of a sequencer."""
-    producer = transactional_producer(settings, tuning)
+    producer, stop = transactional_producer(settings, tuning), threading.Event()
     sequencer = make_sequencer(
-        settings, tuning, offline_codec(), Transactions(producer), PARTITIONS, threading.Event()
+        settings, tuning, offline_codec(), Transactions(producer, stop), PARTITIONS, stop
     )
     sequencer.start()
     while not sequencer.partitions:

@@ -22,6 +22,8 @@ from tests.sequencing import (
     wait_until,
 )
 
+from surfacelog.processors.sequencer import transactions
+
 if TYPE_CHECKING:
     from surfacelog.schemas.settings import Settings
 
@@ -66,7 +68,9 @@ def test_a_predecessors_late_commit_is_waited_for(bus: Bus) -> None:
     assert check_log(bus) == {"s-1": 1}
 
 
-def test_a_third_owner_sees_what_the_second_committed_behind_an_open_transaction(bus: Bus) -> None:
+def test_a_third_owner_sees_what_the_second_committed_behind_an_open_transaction(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first one's records reach the log late, in front of the second one's.
 
     Seen to fail: with the last stable offset in place of the end, the third owner restores
@@ -80,6 +84,7 @@ def test_a_third_owner_sees_what_the_second_committed_behind_an_open_transaction
 
     before_records = Gate("produce", bus.settings.topics.events)
     before_offsets = Gate("send_offsets_to_transaction")
+    monkeypatch.setattr(transactions, "STALLED_SECONDS", 120.0)
     first = Member(bus, before_records, before_offsets, tuning=DROPPED)
     first.wait_owns(ALL)
     append = owner.append(note("a"))
