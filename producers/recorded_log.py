@@ -17,7 +17,7 @@ from surfacelog.schemas.errors import AdmissionError, CorruptLogError
 from surfacelog.schemas.event_rules import check_event, check_lossless, require_known_types
 from surfacelog.schemas.ids import ID_PATTERN, is_valid_id
 from surfacelog.schemas.json_lenient import lenient_loads
-from surfacelog.schemas.json_text import dumps, replace_lone_surrogates
+from surfacelog.schemas.json_text import JsonTextError, dumps, replace_lone_surrogates
 from surfacelog.schemas.json_value import whole_member
 from surfacelog.schemas.jsonl import read_log
 from surfacelog.schemas.legacy import upgrade_events
@@ -161,7 +161,10 @@ class _Normalizer:
     def _lossless(self, value: JsonObject) -> JsonObject:
         plain = self._without_negative_zero(value)
         check_lossless(plain)
-        cleaned, replaced = replace_lone_surrogates(plain)
+        try:
+            cleaned, replaced = replace_lone_surrogates(plain)
+        except JsonTextError as error:
+            raise AdmissionError("malformed", str(error)) from error
         self._surrogates += replaced
         assert isinstance(cleaned, dict)  # as it was
         return cleaned

@@ -158,8 +158,7 @@ class Codec:
         """Encode a request; its plain delta chunks travel as runs."""
         members = _given(request)
         if request.open is not None:
-            header, count = replace_lone_surrogates(request.open.header)
-            self.replaced += count
+            header = self._without_surrogates(request.open.header)
             members["open"] = {"header": header, "loading": request.open.loading}
         if request.expect is not None:
             members["expect"] = _given(request.expect)
@@ -231,7 +230,7 @@ class Codec:
         try:
             return _written(self._write_items, packed)
         except UnicodeEncodeError:
-            clean = tuple(self._without_surrogates(item) for item in packed)
+            clean = tuple(map(self._clean_item, packed))
             return _written(self._write_items, clean)
 
     def encode_receipt(self, receipt: Receipt) -> bytes:
@@ -324,11 +323,17 @@ class Codec:
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise DecodeError(f"schema {schema_id} cannot be used: {error}") from error
 
-    def _without_surrogates(self, item: Item) -> Item:
+    def _without_surrogates(self, value: JsonObject) -> JsonObject:
+        try:
+            clean, count = replace_lone_surrogates(value)
+        except JsonTextError as error:
+            raise EncodeError(str(error)) from error
+        self.replaced += count
+        return _object(clean)
+
+    def _clean_item(self, item: Item) -> Item:
         if not isinstance(item, ChunkRun):
-            clean, count = replace_lone_surrogates(item)
-            self.replaced += count
-            return _object(clean)
+            return self._without_surrogates(item)
         return replace(
             item,
             deltas=tuple(map(self._clean_text, item.deltas)),

@@ -78,11 +78,15 @@ def replace_lone_surrogates(value: JsonValue) -> tuple[JsonValue, int]:
     """Return the value with U+FFFD for every lone surrogate, keys included, and their number.
 
     Two halves of a pair that met by joining strings become their character and do not count.
+    JsonTextError when two keys of one object would become the same: a member would be lost.
     """
     if not has_lone_surrogates(value):
         return value, 0
-    clean, count = replace_in_text(dumps(value))
-    return loads(clean), count
+    text, count = replace_in_text(dumps(value))
+    clean = loads(text)
+    if _members(clean) != _members(value):
+        raise JsonTextError("two keys of an object differ in lone surrogates alone: rename one")
+    return clean, count
 
 
 def has_lone_surrogates(value: JsonValue) -> bool:
@@ -93,6 +97,20 @@ def has_lone_surrogates(value: JsonValue) -> bool:
 def replace_in_text(text: str) -> tuple[str, int]:
     """Return the text with U+FFFD for every lone surrogate, and their number."""
     return _SURROGATE.subn(_REPLACEMENT, _join_pairs(text))
+
+
+def _members(value: JsonValue) -> int:
+    """Return how many members the objects of a value have, at any depth."""
+    count = 0
+    pending = [value]
+    while pending:
+        current = pending.pop()
+        if isinstance(current, dict):
+            count += len(current)
+            pending.extend(current.values())
+        elif isinstance(current, list):
+            pending.extend(current)
+    return count
 
 
 def _integer(text: str) -> int:

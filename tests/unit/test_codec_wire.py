@@ -289,6 +289,15 @@ def test_a_cyclic_event_is_not_encoded() -> None:
         CODEC.encode_items(({"type": "x/y", "time": 1, "data": cycle},))
 
 
+def test_keys_that_would_become_the_same_are_not_encoded() -> None:
+    keys: Any = dict.fromkeys(("\ud800", "\udfff"), 1)
+    with pytest.raises(EncodeError, match="lone surrogates"):
+        offline_codec().encode_items([{"type": "x", "time": 0, "ignorable": True, "data": keys}])
+    opening = AppendRequest("s", "w", 0, 0, 0, "owner", open=Open({"version": 0, **keys}))
+    with pytest.raises(EncodeError, match="lone surrogates"):
+        offline_codec().encode_request(opening)
+
+
 def test_lone_surrogates_are_replaced_and_counted() -> None:
     codec = offline_codec()
     item: Item = {"type": "x/y", "time": 1, "data": {"\ud800": "a\udfff", "pair": "\ud83d\ude00"}}

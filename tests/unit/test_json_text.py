@@ -128,5 +128,11 @@ def test_lone_surrogates_are_replaced_and_counted() -> None:
     assert replace_lone_surrogates(clean) == (clean, 0)
 
 
+@pytest.mark.parametrize("keys", [("\ud800", "\udfff"), ("a\ud800", "a\ufffd")])
+def test_keys_that_would_become_the_same_are_refused(keys: tuple[str, str]) -> None:
+    with pytest.raises(JsonTextError, match="lone surrogates"):
+        replace_lone_surrogates([{"x": dict.fromkeys(keys, 1)}])
+
+
 def test_a_repeated_key_keeps_its_first_place_and_last_value() -> None:
     assert dumps(loads('{"a":1,"b":2,"a":3}')) == '{"a":3,"b":2}'

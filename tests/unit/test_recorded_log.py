@@ -90,6 +90,11 @@ def test_negative_zeros_become_zeros_with_a_warning(zero: str) -> None:
     assert log.warnings == ("-0 is not lossless JSON: written as 0 in 2 places",)
 
 
+def test_members_that_only_lone_surrogates_tell_apart_are_not_merged() -> None:
+    with pytest.raises(CorruptLogError, match="seq 0"):
+        read_recording(recording(USER % r',"\ud800":1,"\ud801":2'))
+
+
 def test_lone_surrogates_are_replaced_with_a_warning() -> None:
     log = read_recording(recording(USER % ',"x":"\\ud83d"'))
     assert '"x":"\ufffd"' in dumps(log.events[0])
