@@ -3,6 +3,10 @@
 An event is a JSON object as in a session log (SEMANTICS 1): `type`, `seq`, `time`, `data`,
 optionally `ignorable`, `sourceEventSeqs` and `surfaceOp`. Events inside an append have no `seq`
 yet: it follows from the append's place. A `ChunkRun` stands for several events.
+
+The four records that a sequencer makes for every append are not frozen: a frozen one of eleven
+fields takes four times as long to make (measured, 2 us against 0.5). Nobody changes one, except
+that an admitted batch is given its chain.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ if TYPE_CHECKING:
 ChunkKind = Literal["text", "reasoning", "tool-call"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ChunkRun:
     """n >= 1 consecutive plain delta chunks of one turn, step, index and kind, as columns.
 
@@ -71,7 +75,7 @@ class Open:
     loading: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AppendRequest:
     """What a writer asks for: all of `items` in the log, in order, or nothing.
 
@@ -100,7 +104,7 @@ class Opened:
     loading: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class EventBatch:
     """One admitted append, one record of the log.
 
@@ -129,7 +133,7 @@ class EventBatch:
 ReceiptStatus = Literal["committed", "duplicate", "refused"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Receipt:
     """The sequencer's answer to one send of one append.
 
