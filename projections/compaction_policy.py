@@ -32,8 +32,10 @@ class CompactionPolicy:
 
     The context is compacted from `threshold_ratio` of its window on, and the tail that stays is
     worth `retain_tokens`, or `retain_ratio` of the window when that is None. A summary has at
-    most `max_tokens`; a round is repeated `compaction_retries` times, an overflow is followed by
-    `max_overflow_retries` requests. Empty summarizer names mean the conversation's own model.
+    most `max_tokens`. While a round leaves the context above the threshold it is followed by
+    another one, `compaction_retries` times; one request to the model may overflow, and be
+    compacted for, `max_overflow_retries` times. An empty summarization model means what the
+    summarizer's own settings say.
     """
 
     threshold_ratio: float = 0.8
@@ -81,8 +83,14 @@ def configured_policies(settings: Settings) -> CompactionPolicies:
         "retain_ratio": settings.compaction_retain_ratio,
         "retain_tokens": settings.compaction_retain_tokens,
         "max_tokens": settings.compaction_max_tokens,
+        "compaction_retries": settings.compaction_retries,
+        "max_overflow_retries": settings.compaction_max_overflow_retries,
+        "auto": settings.compaction_auto,
     }
     overrides = [one.model_dump(exclude_none=True) for one in settings.compaction_model_policies]
+    for override in overrides:
+        if "summarization_model" in override:
+            override["summarization_provider"] = settings.summarizer
     given = {name: value for name, value in configured.items() if value is not None}
     return policies({**given, "model_policies": overrides})
 

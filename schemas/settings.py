@@ -14,7 +14,7 @@ class ModelPolicy(BaseModel):
     """When sessions of exactly this provider and model are compacted, where it differs.
 
     What is left out (None) is as for all models. `retain_ratio` and `retain_tokens` exclude each
-    other.
+    other. `summarization_model` is asked for this model's checkpoints, at the one endpoint.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
@@ -25,6 +25,9 @@ class ModelPolicy(BaseModel):
     retain_ratio: float | None = Field(None, gt=0, le=1)
     retain_tokens: int | None = Field(None, ge=0)
     max_tokens: int | None = Field(None, ge=1)
+    compaction_retries: int | None = Field(None, ge=0)
+    max_overflow_retries: int | None = Field(None, ge=0)
+    summarization_model: str | None = Field(None, min_length=1)
 
 
 class Settings(BaseSettings):
@@ -70,6 +73,26 @@ class Settings(BaseSettings):
     )
     compaction_retain_tokens: int | None = Field(
         None, ge=0, description="What the tail that stays is worth, in tokens."
+    )
+    compaction_auto: bool = Field(
+        True, description="Whether sessions are compacted when they pass their threshold."
+    )
+    compaction_retries: int = Field(
+        1,
+        ge=0,
+        description="Further rounds while one compaction leaves a session above its threshold.",
+    )
+    compaction_max_overflow_retries: int = Field(
+        1,
+        ge=0,
+        description="How often an owner may have a context overflow compacted away for one and"
+        " the same request to the model.",
+    )
+    compaction_backoff_seconds: float = Field(
+        10.0,
+        gt=0,
+        description="Pause before a failed compaction is asked for again; it doubles with every"
+        " failure, up to ten minutes.",
     )
     compaction_model_policies: tuple[ModelPolicy, ...] = Field(
         (), description="Overrides for an exact provider and model, a JSON list."
@@ -117,6 +140,12 @@ class Settings(BaseSettings):
             raise ValueError(
                 "SURFACELOG_SUMMARIZER_URL, _MODEL or _API_KEY is set, but SURFACELOG_SUMMARIZER"
                 " is extractive, which calls no model: set it to openai or leave them out"
+            )
+        asked = [each for each in self.compaction_model_policies if each.summarization_model]
+        if self.summarizer == "extractive" and asked:
+            raise ValueError(
+                f"the policy for {asked[0].provider}/{asked[0].model} names a summarization_model,"
+                " but SURFACELOG_SUMMARIZER is extractive, which calls no model"
             )
         return self
 

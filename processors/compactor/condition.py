@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from surfacelog.projections.compaction_plan import NothingToCompactError
 from surfacelog.projections.compaction_policy import budget
-from surfacelog.schemas.json_value import int_member
+from surfacelog.schemas.json_value import whole_member
 
 if TYPE_CHECKING:
     from surfacelog.projections.compaction_policy import CompactionPolicies
@@ -28,7 +28,7 @@ def tokens_to_retain(
     """
     if request.trigger != "pressure":
         return request.retain_tokens or 0
-    window = int_member(cut.context, "contextWindow")
+    window = whole_member(cut.context, "contextWindow")
     if window is None or cut.tokens.total is None:
         raise NothingToCompactError("the context cannot be measured against the model's window")
     scaled = budget(policies.in_force(cut.header), window)

@@ -121,13 +121,15 @@ class OneCompaction:
     async def _summarize(self, plan: Plan) -> Summary:
         span = plan.span
         facts = await self._tools.log.facts(self._session_id, min(span.seqs), plan.cut.as_of_seq)
+        policy = self._tools.policies.in_force(plan.cut.header)
         request = SummaryRequest(
             session_id=self._session_id,
             header=plan.cut.header,
             messages=span.messages,
             facts=facts,
             shadowed_tokens=span.tokens,
-            max_tokens=self._tools.policies.in_force(plan.cut.header).max_tokens,
+            max_tokens=policy.max_tokens,
+            model=policy.summarization_model,
         )
         call = asyncio.create_task(self._tools.summarizer.summarize(request), name="summarize")
         await _until_one(call, self._lock.lost, self._tools.stopping)

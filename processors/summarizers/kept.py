@@ -56,6 +56,7 @@ class KeptSummarizer:
         parts: list[JsonValue] = [
             self.identity,
             request.max_tokens,
+            request.model,
             request.header,
             list(request.messages),
         ]

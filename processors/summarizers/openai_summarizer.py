@@ -91,7 +91,8 @@ class OpenAiSummarizer:
         )
 
     def _model_for(self, request: SummaryRequest) -> str:
-        model = self._model or text_member(object_member(request.header, "config"), "model")
+        own = text_member(object_member(request.header, "config"), "model")
+        model = request.model or self._model or own
         if not model:
             raise SummaryError("no model is set, and the conversation has not named its own yet")
         return model

@@ -18,7 +18,8 @@ class SummaryRequest:
 
     `messages` are the span's, verbatim and in the order of the Surface; `header` is the request
     header in force, so that a model sees the conversation's own prefix. A good summary costs,
-    framed as a checkpoint, less than `shadowed_tokens`, and no more than `max_tokens`.
+    framed as a checkpoint, less than `shadowed_tokens`, and no more than `max_tokens`. `model`
+    is the one to ask; when it is empty the summarizer decides.
     """
 
     session_id: str
@@ -27,6 +28,7 @@ class SummaryRequest:
     facts: SpanFacts
     shadowed_tokens: int
     max_tokens: int
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)

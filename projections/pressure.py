@@ -1,0 +1,194 @@
+"""When the projector asks for a compaction because a session is full (SEMANTICS 6, DESIGN 7).
+
+What decides is folded from the log, a few numbers a session, so that the check costs the same
+whatever the session's length and comes out the same in every process that reads the log.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from surfacelog.projections.compaction_policy import budget
+from surfacelog.projections.request_header import canonical_header, header_digest
+from surfacelog.schemas.event_types import NO_PROGRESS
+from surfacelog.schemas.json_value import (
+    int_member,
+    member,
+    object_member,
+    text_member,
+    whole_member,
+)
+
+if TYPE_CHECKING:
+    from surfacelog.projections.compaction_policy import CompactionBudget, CompactionPolicies
+    from surfacelog.schemas.json_value import JsonObject
+
+LONGEST_BACKOFF_SECONDS: Final = 600.0
+_DOUBLINGS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class NoProgress:
+    """The breaker, as a `surfacelog/no-progress` event left it.
+
+    At `as_of_seq`, when the Surface was at `generation` and worth `surface` tokens, no
+    compaction could bring the session below its threshold.
+    """
+
+    as_of_seq: int
+    generation: int
+    surface: int
+
+
+@dataclass(frozen=True, slots=True)
+class PressureFacts:
+    """What the log says of a session's compactions.
+
+    `window` is the model's, None while unknown; `envelope_seq` is where the request header or
+    the window last became another one. `failures` counts the brackets that ended in an error
+    since one ended well; the last did at `failed_at` (ms).
+    """
+
+    provider: str = ""
+    model: str = ""
+    header_digest: str = ""
+    window: int | None = None
+    envelope_seq: int = -1
+    failures: int = 0
+    failed_at: int = 0
+    no_progress: NoProgress | None = None
+
+    def after(self, event: JsonObject) -> PressureFacts:
+        """Return the facts after the next event of the log; itself when it changes nothing."""
+        kind = event.get("type")
+        if kind == "request/header":
+            return self._with_header(event)
+        if kind == "request/context":
+            window = whole_member(event.get("data"), "contextWindow")
+            return self if window == self.window else self._with_envelope(event, window=window)
+        if kind == "compaction/end":
+            return self._with_end(event)
+        return self._with_no_progress(event) if kind == NO_PROGRESS else self
+
+    def to_json(self) -> JsonObject:
+        """Return the facts as JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Any) -> PressureFacts:
+        """Return what `to_json` was given."""
+        breaker = value["no_progress"]
+        return cls(**{**value, "no_progress": None if breaker is None else NoProgress(**breaker)})
+
+    def _with_header(self, event: JsonObject) -> PressureFacts:
+        header = canonical_header(member(event.get("data"), "header"))
+        digest, config = header_digest(header), object_member(header, "config")
+        if digest == self.header_digest:
+            return self
+        return self._with_envelope(
+            event,
+            header_digest=digest,
+            provider=text_member(config, "provider") or "",
+            model=text_member(config, "model") or "",
+        )
+
+    def _with_envelope(self, event: JsonObject, **changes: Any) -> PressureFacts:
+        seq = int_member(event, "seq") or 0
+        return replace(self, envelope_seq=seq, no_progress=None, **changes)
+
+    def _with_end(self, event: JsonObject) -> PressureFacts:
+        if member(event.get("data"), "error") is None:
+            return replace(self, failures=0, failed_at=0)
+        failed_at = int_member(event, "time") or 0
+        return replace(self, failures=self.failures + 1, failed_at=failed_at)
+
+    def _with_no_progress(self, event: JsonObject) -> PressureFacts:
+        data = event.get("data")
+        names = ("asOfSeq", "generation", "surfaceTokens")
+        as_of, generation, surface = (int_member(data, name) for name in names)
+        if as_of is None or generation is None or surface is None or as_of < self.envelope_seq:
+            return self  # the envelope changed after the worker looked
+        return replace(self, no_progress=NoProgress(as_of, generation, surface))
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How full a session is: the meter's `total` (None where it refuses) and what it is made of.
+
+    `surface` and `header` are prices by the rule of thumb. `busy` says that no trigger may fire:
+    a compaction is open, or the session is still being imported.
+    """
+
+    total: int | None
+    surface: int
+    header: int
+    generation: int
+    busy: bool = False
+
+
+class Attempt(NamedTuple):
+    """One request for the Surface at `generation`, after so many failures."""
+
+    generation: int
+    failures: int
+
+    @property
+    def request_id(self) -> str:
+        """The request's id: whoever asks again for the same attempt asks with the same one."""
+        return f"pressure-{self.generation}-{self.failures}"
+
+
+class Later(NamedTuple):
+    """Nothing is to be asked before `at`, in ms."""
+
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class PressureTrigger:
+    """The policies and the pause after a first failure, in seconds."""
+
+    policies: CompactionPolicies
+    backoff_seconds: float
+
+    def decide(
+        self, facts: PressureFacts, load: Load, asked: Attempt | None, now: int
+    ) -> Attempt | Later | None:
+        """Return the attempt to ask for at `now` (ms), when to look again, or None.
+
+        `asked` is the last attempt that was asked for. Raises PolicyError when the policy leaves
+        no room in the model's window.
+        """
+        if load.busy or facts.window is None or load.total is None:
+            return None
+        if not self.policies.automatic:
+            return None
+        scaled = budget(self.policies.policy(facts.provider, facts.model), facts.window)
+        attempt = Attempt(load.generation, facts.failures)
+        if load.total < scaled.threshold or attempt == asked or stands(facts, load, scaled):
+            return None
+        due = facts.failed_at + backoff_ms(self.backoff_seconds, facts.failures)
+        return Later(due) if now < due else attempt
+
+
+def stands(facts: PressureFacts, load: Load, scaled: CompactionBudget) -> bool:
+    """Return whether the breaker was released and nothing has changed since that could help.
+
+    Another request header or window helps, a replacement, and new nodes once they are worth the
+    whole tail that stays: then it is another tail. They are no help where the header alone is
+    over the threshold.
+    """
+    breaker = facts.no_progress
+    if breaker is None or breaker.generation != load.generation:
+        return False
+    grown = load.surface - breaker.surface
+    return load.header >= scaled.threshold or grown < max(scaled.retain, 1)
+
+
+def backoff_ms(first_seconds: float, failures: int) -> int:
+    """Return the pause after so many failures in a row; none after none."""
+    if failures == 0:
+        return 0
+    doubled = first_seconds * 2.0 ** min(failures - 1, _DOUBLINGS)
+    return int(min(doubled, LONGEST_BACKOFF_SECONDS) * 1000)
