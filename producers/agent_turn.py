@@ -58,9 +58,12 @@ class Step:
         self._place: JsonObject = {"turn": turn, "step": number}
         self._turn = turn
         self._stream = BlockAssembler()
+        self._response = writer.response
 
     async def __aenter__(self) -> Self:
         await self.writer.append({"type": "step/start", "data": dict(self._place)})
+        # What an earlier step streamed and never answered with is not this one's to cite.
+        await self.writer.restart_response()
         return self
 
     async def __aexit__(self, kind: object, error: object, at: object) -> None:
@@ -92,7 +95,7 @@ class Step:
 
     async def chunk(self, chunk: JsonObject) -> None:
         """Stream any chunk of the response (SEMANTICS 1, "stream chunk")."""
-        self._stream.push(chunk)
+        self._streamed().push(chunk)
         await self.writer.chunk(self._turn, self.number, chunk)
 
     async def assistant(
@@ -104,8 +107,9 @@ class Step:
         usage: JsonObject | None = None,
     ) -> AppendHandle:
         """Append the response, citing its streamed chunks; `content` defaults to their blocks."""
-        blocks: list[JsonValue] = list(self._stream.blocks() if content is None else content)
-        used = self._stream.usage if usage is None else usage
+        stream = self._streamed()
+        blocks: list[JsonValue] = list(stream.blocks() if content is None else content)
+        used = stream.usage if usage is None else usage
         message: JsonObject = {
             "id": _new_id(),
             "role": "assistant",
@@ -115,9 +119,7 @@ class Step:
         data: JsonObject = {**self._place, "message": message}
         if used is not None:
             data["usage"] = used
-        handle = await self.writer.append_response({"type": "assistant/message", "data": data})
-        self._stream = BlockAssembler()
-        return handle
+        return await self.writer.append_response({"type": "assistant/message", "data": data})
 
     async def tool_call(self, call_id: str, name: str, arguments: str) -> AppendHandle:
         """Record that a call of the response is carried out now; `arguments` is JSON text."""
@@ -148,6 +150,12 @@ class Step:
                 "sourceEventSeqs": [cited],
             }
         )
+
+    def _streamed(self) -> BlockAssembler:
+        """Return the blocks of the writer's present response: it drops one behind a refusal."""
+        if self._response != self.writer.response:
+            self._stream, self._response = BlockAssembler(), self.writer.response
+        return self._stream
 
 
 async def last_turn(client: AppendClient, session_id: str) -> int:

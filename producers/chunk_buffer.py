@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from surfacelog.schemas.json_text import dumps
+from surfacelog.schemas.codec import EncodeError
+from surfacelog.schemas.json_text import JsonTextError, dumps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,9 +43,10 @@ class ChunkBuffer:
         return len(self._events) >= self._limits.events or self._bytes >= self._limits.bytes
 
     def add(self, event: JsonObject) -> None:
-        """Add the next event."""
+        """Add the next event. Raises EncodeError for one that is no JSON."""
+        size = _size(event)
         self._events.append(event)
-        self._bytes += len(dumps(event["data"]))
+        self._bytes += size
 
     def take(self) -> tuple[JsonObject, ...]:
         """Return what is here, and be empty."""
@@ -56,4 +58,11 @@ class ChunkBuffer:
     def put_back(self, events: Sequence[JsonObject]) -> None:
         """Undo a `take`: the events were not sent, and later ones may have come meanwhile."""
         self._events[:0] = events
-        self._bytes += sum(len(dumps(event["data"])) for event in events)
+        self._bytes += sum(map(_size, events))
+
+
+def _size(event: JsonObject) -> int:
+    try:
+        return len(dumps(event["data"]))
+    except JsonTextError as error:
+        raise EncodeError(f"a chunk that is {error}") from error

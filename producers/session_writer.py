@@ -15,6 +15,7 @@ from surfacelog.producers.errors import AppendRefused, FlushTimeout
 from surfacelog.projections.reader import SurfaceReader
 from surfacelog.projections.redis_calls import RedisUnavailableError
 from surfacelog.projections.visibility import TimeLimit, VisibilityTimeout
+from surfacelog.schemas.codec import EncodeError
 from surfacelog.schemas.errors import SurfacelogError
 from surfacelog.schemas.event_types import SURFACE_TYPES
 from surfacelog.schemas.records import AppendRequest, Open
@@ -68,7 +69,8 @@ class SessionWriter:
     that call is refused with it (code `order`); the next append goes on in its place. Calls wait
     when 32 appends are unanswered.
 
-    `epoch` is the ownership's number, `opened` the receipt of the open.
+    `epoch` is the ownership's number, `opened` the receipt of the open. `response` counts the
+    responses: it grows when what was streamed so far is appended, given up or dropped.
     """
 
     def __init__(self, client: AppendClient, session_id: str, streaming: Streaming) -> None:
@@ -80,8 +82,9 @@ class SessionWriter:
         self._order = asyncio.Lock()
         self._unsettled: deque[SentAppend] = deque()
         self._told: set[SentAppend] = set()
-        self._response: list[AppendHandle] = []
-        self._refusal: AppendRefused | None = None
+        self.response = 0
+        self._parts: list[AppendHandle] = []
+        self._refusal: AppendRefused | EncodeError | None = None
         self._send_due: asyncio.Task[None] | None = None
         self._sent = self._committed = 0
         self._committed_seq = self._visible_seq = -1
@@ -143,11 +146,15 @@ class SessionWriter:
         """Stream one assistant/chunk. It is sent with others, see `Streaming`.
 
         Waits only when the writer may not have more on its way. Raises AppendRefused (of an
-        earlier append).
+        earlier append), EncodeError.
         """
         self._raise_refusal()
         data: JsonObject = {"turn": turn, "step": step, "chunk": chunk}
-        self._chunks.add({"type": "assistant/chunk", "time": _now(), "data": data})
+        try:
+            self._chunks.add({"type": "assistant/chunk", "time": _now(), "data": data})
+        except EncodeError:
+            self._drop_response()  # as it is when this shows only in sending
+            raise
         if self._chunks.is_full:
             await self._send_streamed()
         elif self._send_due is None:
@@ -161,7 +168,7 @@ class SessionWriter:
         """
         async with self._order:
             await self._send_chunks()
-            self._response.clear()
+            self._begin_response()
 
     async def append_response(self, event: JsonObject) -> AppendHandle:
         """Append an assistant/message that cites every chunk streamed since the last one.
@@ -172,7 +179,7 @@ class SessionWriter:
         self._raise_refusal()
         async with self._order:
             sources: list[JsonValue] = []
-            for part in self._response:
+            for part in self._parts:
                 sources += await part.committed()
             self._raise_refusal()
             tail = self._chunks.take()
@@ -183,7 +190,7 @@ class SessionWriter:
             except BaseException:
                 self._chunks.put_back(tail)
                 raise
-            self._response.clear()
+            self._begin_response()
             return handle
 
     async def turn(self) -> Turn:
@@ -262,9 +269,9 @@ class SessionWriter:
             return
         taken = self._chunks.take()
         try:
-            self._response.append(await self._send(taken))
-        except AppendRefused:
-            self._drop_response()  # larger than any append: kept, they would be refused for ever
+            self._parts.append(await self._send(taken))
+        except (AppendRefused, EncodeError):
+            self._drop_response()  # no append can carry them: kept, they would fail for ever
             raise
         except BaseException:
             self._chunks.put_back(taken)
@@ -279,7 +286,7 @@ class SessionWriter:
             await asyncio.sleep(self._streaming.seconds)
             self._send_due = None
             await self._send_streamed()
-        except AppendRefused as refusal:
+        except (AppendRefused, EncodeError) as refusal:
             self._refusal = refusal
         except SurfacelogError:
             pass  # the chunks were put back: the next call meets the same error and raises it
@@ -307,7 +314,8 @@ class SessionWriter:
 
     def _raise_refusal(self) -> None:
         """Raise the first refusal that nobody was told of, and drop what came after it."""
-        refusal, self._refusal = self._refusal or self._find_refusal(), None
+        refusal: AppendRefused | EncodeError | None = self._refusal or self._find_refusal()
+        self._refusal = None
         if refusal is not None:
             self._drop_response()
             raise refusal
@@ -320,8 +328,12 @@ class SessionWriter:
 
     def _drop_response(self) -> None:
         """Drop what is streamed behind a refusal, sent or not."""
-        self._response.clear()
+        self._begin_response()
         self._chunks.take()
+
+    def _begin_response(self) -> None:
+        self._parts.clear()
+        self.response += 1
 
     def _find_refusal(self) -> AppendRefused | None:
         """Account for what is settled by now."""

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from functools import partial
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from tests.live_session import LiveSession
@@ -17,12 +17,13 @@ from surfacelog.producers.errors import AppendRefused
 from surfacelog.producers.room import Room
 from surfacelog.producers.session_writer import SessionWriter
 from surfacelog.projections.admission import Admitted, Refused
-from surfacelog.schemas.codec import offline_codec, unpack_items
+from surfacelog.schemas.codec import EncodeError, offline_codec
 from surfacelog.schemas.records import Receipt
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+    from surfacelog.producers.agent_turn import Step
     from surfacelog.producers.append_client import AppendClient
     from surfacelog.producers.append_queue import SentAppend
     from surfacelog.schemas.json_value import JsonObject
@@ -63,8 +64,7 @@ class LocalClient:
         self._queue.fail(AppendRefused("s", 0, "order", "closed"))
 
     def kinds(self) -> list[str]:
-        events = (e for b in self.session.log for e in unpack_items(b.items, b.first_seq))
-        return [str(event["type"]) for event in events]
+        return [str(event["type"]) for event in self.session.events()]
 
     def _admit(self, payload: bytes, delivered: Callable[[None], None]) -> None:
         request = self._codec.decode_request(payload).request
@@ -147,3 +147,63 @@ async def test_an_older_handle_that_is_asked_late_drops_nothing() -> None:
             await refused.committed()
         await step.assistant(provider="p", model="m", content=[])
     assert client.kinds()[2:4] == ["assistant/chunk", "assistant/message"]
+
+
+def responses(client: LocalClient) -> list[Any]:
+    return [e for e in client.session.events() if e["type"] == "assistant/message"]
+
+
+def texts(client: LocalClient) -> list[str]:
+    blocks = [b for one in responses(client) for b in one["data"]["message"]["content"]]
+    return [block["text"] for block in blocks]
+
+
+async def test_a_response_has_nothing_of_what_was_dropped_behind_a_refusal() -> None:
+    async with a_writer() as (writer, client), await writer.turn() as turn, turn.step() as step:
+        refused = await writer.append(NO_TURN)
+        await step.text("dropped ")
+        with pytest.raises(AppendRefused, match="turn"):
+            await refused.committed()
+        await step.text("kept")
+        await step.assistant(provider="p", model="m")
+    assert texts(client) == ["kept"]
+
+
+async def test_a_response_has_nothing_of_the_attempt_that_was_given_up() -> None:
+    async with a_writer() as (writer, client), await writer.turn() as turn, turn.step() as step:
+        await step.text("first attempt")
+        await step.chunk({"type": "usage", "usage": {"inputTokens": 7, "outputTokens": 1}})
+        await writer.restart_response()
+        await step.text("second attempt")
+        await step.assistant(provider="p", model="m")
+    assert texts(client) == ["second attempt"]
+    (response,) = responses(client)
+    assert "usage" not in response["data"]
+    assert response["sourceEventSeqs"] == [4]
+
+
+async def test_a_step_cites_nothing_that_an_earlier_one_streamed() -> None:
+    async with a_writer() as (writer, client), await writer.turn() as turn:
+        async with turn.step() as step:
+            await step.text("the model failed")
+        async with turn.step() as step:
+            await step.text("answer")
+            await step.assistant(provider="p", model="m")
+    (response,) = responses(client)
+    assert response["sourceEventSeqs"] == [response["seq"] - 1]
+    assert texts(client) == ["answer"]
+
+
+async def stream_and_flush(step: Step, chunk: JsonObject) -> None:
+    await step.chunk(chunk)
+    await step.writer.flush()
+
+
+@pytest.mark.parametrize("number", [float("nan"), -0.0])
+async def test_a_chunk_that_is_no_json_is_told_once(number: float) -> None:
+    async with a_writer() as (writer, client), await writer.turn() as turn, turn.step() as step:
+        with pytest.raises(EncodeError):
+            await stream_and_flush(step, {"type": "usage", "usage": {"inputTokens": number}})
+        await step.text("kept")
+        await step.assistant(provider="p", model="m")
+    assert texts(client) == ["kept"]
