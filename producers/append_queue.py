@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from surfacelog.producers.errors import AppendRefused
+from surfacelog.producers.errors import AppendRefused, DeliveryError
 from surfacelog.producers.in_flight import MAX_IN_FLIGHT, InFlight
 from surfacelog.producers.room import Room
+from surfacelog.schemas.topics import WRITER_IDLE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -31,7 +34,8 @@ class SentAppend:
 
     `accepted` is done when Kafka has the request, `receipt` when the sequencer's answer is known
     for certain. Both raise DeliveryError or WriterClosedError when that cannot be known.
-    `replaced` counts the lone surrogates that became U+FFFD in it.
+    `replaced` counts the lone surrogates that became U+FFFD in it; `accepted_at` is the time
+    (seconds since the epoch) of `accepted`.
     """
 
     request: AppendRequest
@@ -39,6 +43,7 @@ class SentAppend:
     receipt: asyncio.Future[Receipt] = field(default_factory=asyncio.Future)
     size: int = 0
     replaced: int = 0
+    accepted_at: float = inf
 
     def __await__(self) -> Generator[None, None, Receipt]:
         return asyncio.shield(self.receipt).__await__()
@@ -173,6 +178,7 @@ class AppendQueue:
                 return
             if not sent.accepted.done():
                 sent.accepted.set_result(None)
+                sent.accepted_at = time.time()
             if self._timer is None:
                 self._restart_timer()
 
@@ -193,6 +199,11 @@ class AppendQueue:
 
     def _ask_again(self) -> None:
         """Send the oldest append once more; wait first if Kafka has not even taken the last."""
+        oldest = self._in_flight.oldest
+        if oldest is not None and time.time() - oldest.accepted_at > WRITER_IDLE_SECONDS:
+            # A sequencer that has forgotten the writer would call refused what is in the log.
+            self.fail(DeliveryError("an append had no answer for too long to ask for it again"))
+            return
         send = None if self._undelivered else self._in_flight.resend_head()
         if send is not None:
             self._unanswered_questions += 1

@@ -52,7 +52,8 @@ class AppendRefused(SurfacelogError):  # noqa: N818  # a refusal is an answer, n
 
 
 class DeliveryError(ServiceError):
-    """Kafka refused a request for good (no access, too large, topic gone).
+    """Kafka refused a request for good (no access, too large, topic gone), or no sequencer
+    answered it for half of the time after which writers are forgotten.
 
     Whether earlier appends of the writer are in the log is told by their own futures; this
     writer cannot go on: open the session again.

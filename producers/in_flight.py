@@ -89,6 +89,11 @@ class InFlight(Generic[AppendT]):
         """The attempt that the next new append begins with."""
         return self._next_attempts.get(self.next_append_seq, self._first_attempt)
 
+    @property
+    def oldest(self) -> AppendT | None:
+        """The unsettled append that was sent first."""
+        return self._entries[0].append if self._entries else None
+
     def add(self, append: AppendT) -> Send[AppendT]:
         """Number a new append. The caller keeps at most MAX_IN_FLIGHT unsettled."""
         entry = _Entry(append, self.next_append_seq, self.next_attempt)

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from surfacelog.producers.errors import AppendRefused
 from surfacelog.schemas.event_types import INBOX_POSTED
 from surfacelog.schemas.records import AppendRequest
-from surfacelog.schemas.topics import REQUEST_RETENTION_MS
+from surfacelog.schemas.topics import WRITER_IDLE_SECONDS
 
 if TYPE_CHECKING:
     from surfacelog.producers.append_client import AppendClient
     from surfacelog.schemas.json_value import JsonObject
-
-IDLE_SECONDS: Final = REQUEST_RETENTION_MS / 1000 / 2
-"""A contributor that was idle for this long takes a new writer id: the sequencer forgets idle
-writers after twice that, and would then refuse the old id's next number."""
 
 
 class InboxPoster:
@@ -26,7 +22,7 @@ class InboxPoster:
         self._client = client
         self.session_id = session_id
         self._writer_id = client.writer_id(session_id)
-        self._used_at = time.monotonic()
+        self._used_at = time.time()  # not monotonic: a machine that sleeps does not count it
 
     async def post(self, data: JsonObject) -> int:
         """Post something and return its seq in the session's log.
@@ -34,10 +30,11 @@ class InboxPoster:
         Raises AppendRefused: `not_found` without such a session, `inbox.full` when 1,000 posts
         wait for the owner.
         """
-        if time.monotonic() - self._used_at > IDLE_SECONDS:
+        if time.time() - self._used_at > WRITER_IDLE_SECONDS:
+            # A sequencer may have forgotten the old id, and would refuse its next number.
             self.close()
             self._writer_id = self._client.writer_id(self.session_id)
-        self._used_at = time.monotonic()
+        self._used_at = time.time()
         event: JsonObject = {
             "type": INBOX_POSTED,
             "time": time.time_ns() // 1_000_000,

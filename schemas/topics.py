@@ -15,6 +15,9 @@ REQUEST_RETENTION_MS: Final = 24 * 60 * 60 * 1000
 """Retention of the request topics. A writer idle for longer is forgotten (DESIGN 4), by every
 sequencer alike: that is why it is no setting."""
 
+WRITER_IDLE_SECONDS: Final = REQUEST_RETENTION_MS / 1000 / 2
+"""For how long a writer that is silent, or waits for an answer, can be sure to be remembered."""
+
 
 @dataclass(frozen=True, slots=True)
 class Topics:
