@@ -19,9 +19,8 @@ from surfacelog.schemas.avro_binary import (
     read_texts,
 )
 from surfacelog.schemas.avro_schema import short_name
-from surfacelog.schemas.chunk_runs import check_run
 from surfacelog.schemas.json_text import has_lone_surrogates, loads
-from surfacelog.schemas.records import ChunkRun
+from surfacelog.schemas.packed_run import RUN_FIELDS, read_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +44,6 @@ _PRIMITIVES: Final[dict[str, Reader]] = {
     "long": read_long,
     "string": read_text,
 }
-_RUN_COLUMNS: Final = tuple(ChunkRun.__dataclass_fields__)
 _COLUMNS: Final[dict[str, Reader]] = {"long": read_longs, "string": read_texts}
 
 
@@ -132,20 +130,15 @@ class ReaderCompiler:
             case "constant":
                 return _constant(record["json"])
             case "columns":
-                return self._chunk_run(record)
+                if [field["name"] for field in record["fields"]] != [*RUN_FIELDS]:
+                    raise UnreadableSchemaError("another ChunkRun than the one that never changes")
+                return read_run
         return self._object(record, {})
 
     def _object(self, record: dict[str, Any], special: dict[str, _FieldCompiler]) -> Reader:
         fields = record["fields"]
         readers = [special.get(field["name"], self.field)(field) for field in fields]
         return _object(list(zip(map(_member, fields), readers, strict=True)))
-
-    def _chunk_run(self, record: dict[str, Any]) -> Reader:
-        fields = record["fields"]
-        names = [field["name"] for field in fields]
-        # A column that the run does not have is None in ChunkRun.
-        readers = [self.field({**field, "presence": "required"}) for field in fields]
-        return _chunk_run(readers, [names.index(name) for name in _RUN_COLUMNS])
 
     def _data(self, field: dict[str, Any]) -> Reader:
         """Return the reader of an event's data, which tells the type that the record stands for."""
@@ -157,10 +150,15 @@ class ReaderCompiler:
 def read_json(buffer: bytes, at: int) -> tuple[JsonValue, int]:
     """Read a JSON value that travels as text; lone surrogates are refused (DESIGN 3)."""
     text, at = read_text(buffer, at)
+    return json_value(text), at
+
+
+def json_value(text: str) -> JsonValue:
+    """Return the value of a JSON text that travelled. ValueError when it is not lossless."""
     value = loads(text)
     if "\\u" in text and has_lone_surrogates(value):
         raise ValueError("a JSON text with a lone surrogate")
-    return value, at
+    return value
 
 
 def _member(field: dict[str, Any]) -> Any:
@@ -287,18 +285,5 @@ def _event(read_members: Reader) -> Reader:
             raise ValueError(f"data of {tag} in an event of type {event['type'][:80]!r}")
         event["data"] = data
         return event, at
-
-    return read
-
-
-def _chunk_run(readers: list[Reader], places: list[int]) -> Reader:
-    def read(buffer: bytes, at: int) -> tuple[ChunkRun, int]:
-        columns: list[Any] = []
-        for reader in readers:
-            value, at = reader(buffer, at)
-            columns.append(tuple(value) if type(value) is list else value)
-        run = ChunkRun(*[columns[place] for place in places])
-        check_run(run)
-        return run, at
 
     return read

@@ -19,6 +19,7 @@ from surfacelog.schemas.avro_binary import (
 )
 from surfacelog.schemas.avro_schema import short_name
 from surfacelog.schemas.json_text import dumps, loads
+from surfacelog.schemas.packed_run import write_run
 from surfacelog.schemas.records import ChunkRun
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ _FieldCompiler: TypeAlias = "Callable[[dict[str, Any]], Writer]"
 
 _MAX_ORDERED: Final = 256
 _LONG_NUMBER: Final = re.compile(r"[0-9]{309}")
-_RUN_COLUMNS: Final = tuple(ChunkRun.__dataclass_fields__)
 
 
 class Misfit(Exception):  # noqa: N818  # an outcome that writers catch, never an error for users
@@ -115,7 +115,7 @@ class WriterCompiler:
             case "constant":
                 return _constant(record["json"], spelled=False)
             case "columns":
-                return _columns(self._object(record, {}))
+                return write_run
         return self._object(record, {})
 
     def _object(self, record: dict[str, Any], special: dict[str, _FieldCompiler]) -> Writer:
@@ -132,12 +132,17 @@ class WriterCompiler:
         return _event_data(self._branches(field["type"], {}, 0))
 
 
-def write_json(value: JsonValue, out: bytearray) -> None:
-    """Write a value as JSON text. JsonTextError when it is not lossless JSON (SEMANTICS 3)."""
+def lossless_text(value: JsonValue) -> str:
+    """Return a value as JSON text. JsonTextError when it is not lossless JSON (SEMANTICS 3)."""
     text = dumps(value)
     if "-0.0" in text or _LONG_NUMBER.search(text):
         loads(text)  # refuses -0, and integers that only Python has
-    write_text(text, out)
+    return text
+
+
+def write_json(value: JsonValue, out: bytearray) -> None:
+    """Write a value as JSON text, in the sense of `lossless_text`."""
+    write_text(lossless_text(value), out)
 
 
 def _member(field: dict[str, Any]) -> str:
@@ -382,13 +387,5 @@ def _event(write_members: Writer) -> Writer:
             kind = event.get("type") if isinstance(event, dict) else None
             name = kind if isinstance(kind, str) else ""
             write_members({"type": name, "time": 0, "data": _WholeEvent(event)}, out)
-
-    return write
-
-
-def _columns(write_members: Writer) -> Writer:
-    def write(run: ChunkRun, out: bytearray) -> None:
-        columns = {name: getattr(run, name) for name in _RUN_COLUMNS}
-        write_members({k: v for k, v in columns.items() if v is not None}, out)
 
     return write

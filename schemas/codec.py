@@ -7,16 +7,17 @@ written with, so that nothing in it is lost. Pure: ids and foreign schemas are p
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from surfacelog.schemas.avro_reader import ABSENT, ReaderCompiler
+from surfacelog.schemas.avro_reader import ReaderCompiler, json_value
 from surfacelog.schemas.avro_schema import AvroSchema, conforms, record_schema, without_docs
-from surfacelog.schemas.avro_writer import Misfit, WriterCompiler
+from surfacelog.schemas.avro_writer import Misfit, WriterCompiler, lossless_text
 from surfacelog.schemas.chunk_runs import pack_items, unpack_items
 from surfacelog.schemas.errors import SurfacelogError
 from surfacelog.schemas.json_text import JsonTextError, replace_in_text, replace_lone_surrogates
+from surfacelog.schemas.record_head import HeadFormat
 from surfacelog.schemas.records import (
     AppendRequest,
     ChunkRun,
@@ -31,12 +32,15 @@ from surfacelog.schemas.records import (
     SessionSnapshot,
     SnapshotMarker,
 )
-from surfacelog.schemas.straight_records import batch_head, read_run_request, receipt_body
+from surfacelog.schemas.straight_records import (
+    STRAIGHT_WRITERS,
+    RequestHead,
+    read_request_head,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from surfacelog.schemas.avro_reader import Reader
     from surfacelog.schemas.avro_writer import Writer
     from surfacelog.schemas.json_value import JsonObject, JsonValue
 
@@ -64,7 +68,7 @@ RECORD_NAMES: Final = (
 
 DIGEST_BYTES: Final = 8
 _MAGIC: Final = b"\0"
-_HEADER_BYTES: Final = 5
+_PREFIX_BYTES: Final = 5
 
 
 class DecodeError(SurfacelogError):
@@ -92,8 +96,7 @@ class WireSchemas:
     lookup: Callable[[int], AvroSchema]
 
 
-@dataclass(frozen=True, slots=True)
-class DecodedRequest:
+class DecodedRequest(NamedTuple):
     """A request as received.
 
     `digest` (8 bytes) covers its bytes, attempt aside, and recognizes a resend. `events` are
@@ -107,28 +110,31 @@ class DecodedRequest:
 
 
 class _Layout:
-    """How to read the records of one schema."""
+    """How to read the records of one schema, and whether its `events` can be passed on."""
 
     def __init__(self, schema: dict[str, Any], own_events: AvroSchema) -> None:
-        self.fields: list[tuple[str, Reader]] = ReaderCompiler().fields(schema)
-        self.places = {name: place for place, (name, _) in enumerate(self.fields)}
-        events = _events_type(schema)
-        self.spliceable = (
-            self.fields[-1][0] == "events"
-            and events is not None
-            and without_docs(events) == own_events
-        )
+        # Compiling all fields also refuses what no record of the bus may have, such as recursion.
+        name, self._read_last = ReaderCompiler().fields(schema)[-1]
+        self._head = HeadFormat(schema)
+        self.has_events = name == "events"
+        self.spliceable = self.has_events and without_docs(_events_type(schema)) == own_events
 
-    def span(self, name: str, ends: list[int]) -> tuple[int, int]:
-        """Return where the bytes of a field begin and end."""
-        place = self.places[name]
-        return ends[place], ends[place + 1]
+    def head(self, payload: bytes) -> tuple[dict[str, Any], list[int]]:
+        """Read all fields but the events, as `HeadFormat.read` does."""
+        try:
+            return self._head.read(payload, _PREFIX_BYTES)
+        except (ValueError, EOFError, IndexError) as error:
+            raise DecodeError(f"a record that cannot be decoded: {error}") from error
 
-
-class _Decoded(NamedTuple):
-    members: dict[str, Any]
-    layout: _Layout
-    ends: list[int]
+    def items(self, payload: bytes, at: int) -> tuple[Item, ...]:
+        """Read the events of a request or batch, which must end with the payload."""
+        try:
+            items, end = self._read_last(payload, at)
+        except (ValueError, IndexError) as error:
+            raise DecodeError(f"events that cannot be decoded: {error}") from error
+        if end != len(payload):
+            raise DecodeError(f"a record of {len(payload)} bytes whose events end at byte {end}")
+        return tuple(items)
 
 
 class Codec:
@@ -141,88 +147,71 @@ class Codec:
     def __init__(self, schemas: WireSchemas) -> None:
         self._schemas = schemas
         self._layouts: dict[tuple[str, int], _Layout] = {}
-        self._writers = {name: _head_writer(schema) for name, schema in schemas.own.items()}
+        self._heads = {name: HeadFormat(schema) for name, schema in schemas.own.items()}
         events = _events_type(schemas.own["EventBatch"])
-        assert events is not None  # every batch has events
         self._write_items = WriterCompiler().value(events, {})
         self._own_events = without_docs(events)
-        # Bytes 0 to 4 of the records that have a straight way, as long as their schema is ours.
+        self._prefixes = {
+            name: _MAGIC + ids.to_bytes(4, "big") for name, ids in schemas.ids.items()
+        }
+        # The straight ways are for the schemas that this code was written with.
         self._straight = {
-            name: self._header(name)
-            for name in ("AppendRequest", "EventBatch", "Receipt")
+            name: write
+            for name, write in STRAIGHT_WRITERS.items()
             if schemas.own[name] == record_schema(name)
         }
+        self._reads_straight = schemas.own["AppendRequest"] == record_schema("AppendRequest")
         self.replaced = 0
 
     def encode_request(self, request: AppendRequest) -> bytes:
         """Encode a request; its plain delta chunks travel as runs."""
-        members = _given(request)
+        head = request
         if request.open is not None:
             header = self._without_surrogates(request.open.header)
-            members["open"] = {"header": header, "loading": request.open.loading}
-        if request.expect is not None:
-            members["expect"] = _given(request.expect)
-        return self._encode("AppendRequest", members) + self.encode_items(request.items)
+            head = replace(request, open=Open(header, request.open.loading))
+        return self._encode("AppendRequest", head) + self.encode_items(request.items)
 
     def decode_request(self, payload: bytes | None) -> DecodedRequest:
         """Decode a request. DecodeError unless every byte of it is accounted for."""
-        if payload and payload[:_HEADER_BYTES] == self._straight.get("AppendRequest"):
-            found = read_run_request(payload, _HEADER_BYTES)
-            if found is not None:
-                request, (start, end, events_at) = found
-                return DecodedRequest(request, _digest(payload, start, end), payload[events_at:])
-        members, layout, ends = self._decode("AppendRequest", payload)
-        assert payload is not None  # else it was refused
-        start, end = layout.span("attempt", ends)
-        digest = _digest(payload, start, end)
-        events = payload[layout.span("events", ends)[0] :] if layout.spliceable else None
-        return DecodedRequest(_request(members), digest, events)
+        layout = self._layout("AppendRequest", payload)
+        assert payload is not None  # else it has no layout
+        request, attempt_at, attempt_end, at = self._request_head(layout, payload)
+        request.items = layout.items(payload, at)
+        # The attempt aside: the digest must recognize a resend.
+        received = payload[_PREFIX_BYTES:attempt_at] + payload[attempt_end:]
+        digest = blake2b(received, digest_size=DIGEST_BYTES).digest()
+        return DecodedRequest(request, digest, payload[at:] if layout.spliceable else None)
 
     def request_head(self, payload: bytes | None) -> AppendRequest | None:
         """Return a request without its events, or None when not even that can be read.
 
         For the answer to a record that is refused without decoding its events.
         """
-        members: dict[str, Any] = {"events": []}
         try:
             layout = self._layout("AppendRequest", payload)
             assert payload is not None  # else it has no layout
-            at = _HEADER_BYTES
-            for member, read in layout.fields:
-                if member == "events":
-                    break
-                value, at = read(payload, at)
-                if value is not ABSENT:
-                    members[member] = value
-            return _request(members)
-        except (ValueError, IndexError, TypeError, SurfacelogError):
+            return self._request_head(layout, payload).request
+        except SurfacelogError:
             return None
 
     def encode_batch(self, batch: EventBatch, events: bytes | None = None) -> bytes:
         """Encode a batch. `events`, when given, are its items' bytes and are spliced."""
-        if events is not None and "EventBatch" in self._straight:
-            head = batch_head(batch)
-            if head is not None:
-                return self._straight["EventBatch"] + head + events
-        members = _given(batch)
-        if batch.opened is not None:
-            members["opened"] = asdict(batch.opened)
         items = self.encode_items(batch.items) if events is None else events
-        return self._encode("EventBatch", members) + items
+        return self._encode("EventBatch", batch) + items
 
     def decode_batch(self, payload: bytes | None) -> EventBatch:
         """Decode a batch: items have no seq, runs stay packed, citations stay as they travel."""
-        members = self._decode("EventBatch", payload).members
-        items = tuple(members.pop("events"))
+        layout, members, at = self._read("EventBatch", payload)
+        assert payload is not None  # else it has no layout
+        items = layout.items(payload, at)
         opened = members.pop("opened", None)
         known = _known(EventBatch, members)
         return EventBatch(**known, items=items, opened=opened and _opened(opened))
 
     def batch_events(self, payload: bytes) -> bytes:
         """Return the bytes of the events of a batch: what its chain covers."""
-        decoded = self._decode("EventBatch", payload)
-        start, end = decoded.layout.span("events", decoded.ends)
-        return payload[start:end]
+        _, _, at = self._read("EventBatch", payload)
+        return payload[at:]
 
     def encode_items(self, items: Iterable[Item]) -> bytes:
         """Encode events and runs as the `events` of a request or batch."""
@@ -235,76 +224,77 @@ class Codec:
 
     def encode_receipt(self, receipt: Receipt) -> bytes:
         """Encode a receipt."""
-        if "Receipt" in self._straight:
-            return self._straight["Receipt"] + receipt_body(receipt)
-        return self._encode("Receipt", _given(receipt))
+        return self._encode("Receipt", receipt)
 
     def decode_receipt(self, payload: bytes | None) -> Receipt:
         """Decode a receipt."""
-        members = self._decode("Receipt", payload).members
-        return Receipt(**_known(Receipt, members))
+        return Receipt(**_known(Receipt, self._whole("Receipt", payload)))
 
     def encode_snapshot(self, snapshot: SessionSnapshot) -> bytes:
         """Encode one part of a session's snapshot."""
-        return self._encode("SessionSnapshot", _given(snapshot))
+        return self._encode("SessionSnapshot", snapshot)
 
     def decode_snapshot(self, payload: bytes | None) -> SessionSnapshot:
         """Decode one part of a session's snapshot."""
-        members = self._decode("SessionSnapshot", payload).members
-        return SessionSnapshot(**_known(SessionSnapshot, members))
+        return SessionSnapshot(**_known(SessionSnapshot, self._whole("SessionSnapshot", payload)))
 
     def encode_marker(self, marker: SnapshotMarker) -> bytes:
         """Encode a partition's snapshot marker."""
-        return self._encode("SnapshotMarker", _given(marker))
+        return self._encode("SnapshotMarker", marker)
 
     def decode_marker(self, payload: bytes | None) -> SnapshotMarker:
         """Decode a partition's snapshot marker."""
-        members = self._decode("SnapshotMarker", payload).members
-        return SnapshotMarker(**_known(SnapshotMarker, members))
+        return SnapshotMarker(**_known(SnapshotMarker, self._whole("SnapshotMarker", payload)))
 
     def encode_compaction(self, request: CompactionRequest) -> bytes:
         """Encode a wish for a compaction."""
-        members = _given(request)
-        if request.range is not None:
-            members["range"] = asdict(request.range)
-        return self._encode("CompactionRequest", members)
+        return self._encode("CompactionRequest", request)
 
     def decode_compaction(self, payload: bytes | None) -> CompactionRequest:
         """Decode a wish for a compaction."""
-        members = self._decode("CompactionRequest", payload).members
+        members = self._whole("CompactionRequest", payload)
         span = members.pop("range", None)
         known = _known(CompactionRequest, members)
         return CompactionRequest(**known, range=span and SeqRange(span["start"], span["end"]))
 
-    def _encode(self, name: str, members: dict[str, Any]) -> bytes:
-        return self._header(name) + _written(self._writers[name], members)
+    def _encode(self, name: str, record: object) -> bytes:
+        """Encode a record, but for its events."""
+        straight = self._straight.get(name)
+        try:
+            head = None if straight is None else straight(record)
+            if head is None:
+                head = self._heads[name].write(_given(record))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise EncodeError(f"{name} with a member that does not fit: {error}") from error
+        return self._prefixes[name] + head
 
-    def _header(self, name: str) -> bytes:
-        return _MAGIC + self._schemas.ids[name].to_bytes(4, "big")
+    def _request_head(self, layout: _Layout, payload: bytes) -> RequestHead:
+        if self._reads_straight and payload.startswith(self._prefixes["AppendRequest"]):
+            head = read_request_head(payload, _PREFIX_BYTES)
+            if head is not None:
+                return head
+        members, ends = layout.head(payload)
+        return RequestHead(_request(members), *ends)
 
-    def _decode(self, name: str, payload: bytes | None) -> _Decoded:
-        """Read a payload to its last byte, noting where each field ends."""
+    def _read(self, name: str, payload: bytes | None) -> tuple[_Layout, dict[str, Any], int]:
+        """Read a record up to its events, and return where they begin."""
         layout = self._layout(name, payload)
         assert payload is not None  # else it has no layout
-        at = _HEADER_BYTES
-        members: dict[str, Any] = {}
-        ends = [at]
-        try:
-            for member, read in layout.fields:
-                value, at = read(payload, at)
-                ends.append(at)
-                if value is not ABSENT:
-                    members[member] = value
-        except (ValueError, IndexError) as error:
-            raise DecodeError(f"{name} cannot be decoded: {error}") from error
-        if at != len(payload):
-            raise DecodeError(f"{name} of {len(payload)} bytes ends at byte {at}")
-        return _Decoded(members, layout, ends)
+        members, ends = layout.head(payload)
+        return layout, members, ends[-1]
+
+    def _whole(self, name: str, payload: bytes | None) -> dict[str, Any]:
+        """Read a record that has no events."""
+        _, members, end = self._read(name, payload)
+        assert payload is not None  # else it has no layout
+        if end != len(payload):
+            raise DecodeError(f"{name} of {len(payload)} bytes ends at byte {end}")
+        return members
 
     def _layout(self, name: str, payload: bytes | None) -> _Layout:
-        if not payload or len(payload) < _HEADER_BYTES or payload[:1] != _MAGIC:
+        if not payload or len(payload) < _PREFIX_BYTES or payload[:1] != _MAGIC:
             raise DecodeError(f"no {name}: a payload begins with 0 and the id of its schema")
-        schema_id = int.from_bytes(payload[1:_HEADER_BYTES], "big")
+        schema_id = int.from_bytes(payload[1:_PREFIX_BYTES], "big")
         layout = self._layouts.get((name, schema_id))
         if layout is None:
             layout = self._new_layout(name, schema_id)
@@ -358,20 +348,9 @@ def offline_codec() -> Codec:
     return Codec(WireSchemas(own, ids, lookup))
 
 
-def _digest(payload: bytes, start: int, end: int) -> bytes:
-    """Return the digest of a request but for its attempt, which lies between start and end."""
-    received = payload[_HEADER_BYTES:start] + payload[end:]
-    return blake2b(received, digest_size=DIGEST_BYTES).digest()
-
-
-def _events_type(schema: dict[str, Any]) -> AvroSchema | None:
-    return next((field["type"] for field in schema["fields"] if field["name"] == "events"), None)
-
-
-def _head_writer(schema: dict[str, Any]) -> Writer:
-    """Return the writer of a record up to its events, which are the last field where it has any."""
-    head = [field for field in schema["fields"] if field["name"] != "events"]
-    return WriterCompiler().value({**schema, "fields": head}, {})
+def _events_type(schema: dict[str, Any]) -> AvroSchema:
+    events: AvroSchema = schema["fields"][-1]["type"]
+    return events
 
 
 def _written(write: Writer, value: object) -> bytes:
@@ -379,19 +358,21 @@ def _written(write: Writer, value: object) -> bytes:
     try:
         write(value, out)
     except (Misfit, OverflowError) as error:
-        raise EncodeError("a record with a member of another type, or beyond 64 bits") from error
+        raise EncodeError("an event with a member of another type, or beyond 64 bits") from error
     except JsonTextError as error:
         raise EncodeError(f"an event that is not lossless JSON: {error}") from error
     return bytes(out)
 
 
 def _given(record: Any) -> dict[str, Any]:
-    """Return the fields of a record that are not None, by name; absent ones are not written."""
-    return {
-        name: value
-        for name in record.__dataclass_fields__
-        if (value := getattr(record, name)) is not None
-    }
+    """Return a record as fastavro writes it: its fields, and in them records and JSON texts."""
+    members = {name: getattr(record, name) for name in record.__dataclass_fields__}
+    for name, value in members.items():
+        if is_dataclass(value):
+            members[name] = _given(value)
+        elif isinstance(value, dict):
+            members[name] = lossless_text(value)
+    return members
 
 
 def _known(record: type[Any], members: dict[str, Any]) -> dict[str, Any]:
@@ -408,14 +389,21 @@ def _request(members: dict[str, Any]) -> AppendRequest:
         members["append_seq"],
         members["attempt"],
         members["role"],
-        tuple(members["events"]),
-        opening and Open(_object(opening["header"]), opening["loading"]),
+        (),
+        opening and Open(_header(opening), opening["loading"]),
         expect and Expectation(**_known(Expectation, expect)),
     )
 
 
 def _opened(members: dict[str, Any]) -> Opened:
-    return Opened(_object(members["header"]), members["epoch"], members["loading"])
+    return Opened(_header(members), members["epoch"], members["loading"])
+
+
+def _header(members: dict[str, Any]) -> JsonObject:
+    try:
+        return _object(json_value(members["header"]))
+    except JsonTextError as error:
+        raise DecodeError(f"a session header that is not lossless JSON: {error}") from error
 
 
 def _object(value: JsonValue) -> JsonObject:

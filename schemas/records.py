@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from surfacelog.schemas.event_types import Role
     from surfacelog.schemas.json_value import JsonObject
 
@@ -35,8 +37,8 @@ class ChunkRun:
     step: int
     index: int
     kind: ChunkKind
-    dt: tuple[int, ...]
-    deltas: tuple[str, ...]
+    dt: Sequence[int]
+    deltas: Sequence[str]
     call_id: str | None = None
     name: str | None = None
 
