@@ -1,7 +1,7 @@
 """Calls into clients that may never return, and what to do when they do not.
 
 librdkafka's send_offsets_to_transaction ignores its timeout when the group's coordinator went
-away meanwhile, and a consumer's close takes none. A thread that is inside such a call can be
+away meanwhile, and closing a consumer takes none. A thread that is inside such a call can be
 neither interrupted nor stopped by a signal, so it must not be the one that the process needs.
 """
 
@@ -9,14 +9,21 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, TypeVar
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import structlog
 
 from surfacelog.schemas.errors import ServiceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+CLOSE_SECONDS: Final = 5.0
+
 T = TypeVar("T")
+
+_log = structlog.get_logger()
 
 
 class StalledCallError(ServiceError):
@@ -25,22 +32,48 @@ class StalledCallError(ServiceError):
     code = "stalled"
 
 
-def bounded_call(what: str, call: Callable[[], T], seconds: float) -> T:
-    """Return or raise what `call` does, on a thread of its own; StalledCallError after `seconds`.
+class CallThread:
+    """Makes calls one after the other on a thread of its own, which ends with the process."""
 
-    The thread of a call that never returns ends with the process and does not hold it up.
-    """
-    done = threading.Event()
-    answer: Future[T] = Future()
+    def __init__(self) -> None:
+        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        threading.Thread(target=self._serve, name="bounded calls", daemon=True).start()
 
-    def run() -> None:
-        try:
-            answer.set_result(call())
-        except BaseException as error:  # noqa: BLE001  # raised again where it is waited for
-            answer.set_exception(error)
-        done.set()
+    def call(self, what: str, call: Callable[[], T], seconds: float) -> T:
+        """Return or raise what `call` does; StalledCallError when that takes longer.
 
-    threading.Thread(target=run, name=what, daemon=True).start()
-    if not done.wait(seconds):
-        raise StalledCallError(f"{what} did not return within {seconds:g} s")
-    return answer.result()
+        After that error this thread is of no use any more.
+        """
+        done = threading.Event()
+        answer: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                answer.set_result(call())
+            except BaseException as error:  # noqa: BLE001  # raised again where it is waited for
+                answer.set_exception(error)
+            done.set()
+
+        self._calls.put(run)
+        if not done.wait(seconds):
+            raise StalledCallError(f"{what} did not return within {seconds:g} s")
+        return answer.result()
+
+    def end(self) -> None:
+        """End the thread after the call that it is in."""
+        self._calls.put(None)
+
+    def _serve(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call()
+
+
+def close_in_time(what: str, close: Callable[[], None], seconds: float = CLOSE_SECONDS) -> None:
+    """Close a client; leave it behind, with a warning, when that does not return in time."""
+    thread = CallThread()
+    try:
+        thread.call(f"closing {what}", close, seconds)
+    except StalledCallError as error:
+        _log.warning("left open", reason=error.message)
+    finally:
+        thread.end()

@@ -131,6 +131,10 @@ class Member:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
     def owns(self) -> list[int]:
         return sorted(self.sequencer.partitions)
 
@@ -219,21 +223,22 @@ class Bus:
     def end(self, topic: str, partition: int, *, stable: bool = False) -> int:
         """Return the end of a partition; the last stable offset on request."""
         level = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
+        deadline = time.monotonic() + CALL_SECONDS
+        while True:
+            try:
+                return self._listed_end(TopicPartition(topic, partition), level)
+            except KafkaException:
+                # A restarted broker refuses the leader epoch of before, until metadata is read.
+                if time.monotonic() > deadline:
+                    raise
+                self._admin.list_topics(timeout=CALL_SECONDS)
+
+    def _listed_end(self, place: TopicPartition, level: IsolationLevel) -> int:
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the client's gap
-        place = TopicPartition(topic, partition)
-
-        def ask() -> int:
-            asked = self._admin.list_offsets(
-                {place: latest}, isolation_level=level, request_timeout=CALL_SECONDS
-            )
-            return int(asked[place].result(CALL_SECONDS).offset)
-
-        try:
-            return ask()
-        except KafkaException:
-            # A restarted broker refuses the leader epoch of before, until metadata is read anew.
-            self._admin.list_topics(timeout=CALL_SECONDS)
-            return ask()
+        asked = self._admin.list_offsets(
+            {place: latest}, isolation_level=level, request_timeout=CALL_SECONDS
+        )
+        return int(asked[place].result(CALL_SECONDS).offset)
 
     def read(self, topic: str) -> list[Record]:
         """Return what is committed in a topic, up to its last stable offsets of now."""

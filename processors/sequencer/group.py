@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, cast
 
 import structlog
 
 from surfacelog.processors.sequencer.errors import FatalError
-from surfacelog.schemas.bounded_call import StalledCallError, bounded_call
+from surfacelog.schemas.bounded_call import close_in_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from surfacelog.processors.sequencer.record import Record
     from surfacelog.schemas.topics import Topics
-
-LEAVE_SECONDS: Final = 5.0
 
 _log = structlog.get_logger()
 
@@ -82,12 +80,9 @@ class Group:
     def leave(self) -> None:
         """Leave the group at once, so that nobody waits for our session to time out.
 
-        While Kafka is away others have to wait: closing takes no timeout of its own.
+        While Kafka is away others have to wait all the same.
         """
-        try:
-            bounded_call("leaving the group", self.consumer.close, LEAVE_SECONDS)
-        except StalledCallError as error:
-            _log.warning("the group was not left", reason=error.message)
+        close_in_time("the group's consumer", self.consumer.close)
 
     def _change(self, assigned: list[TopicPartition] | None) -> None:
         self.assigned = assigned

@@ -19,7 +19,7 @@ from surfacelog.processors.sequencer.errors import (
     TransactionAbortError,
     error_of_call,
 )
-from surfacelog.schemas.bounded_call import StalledCallError, bounded_call
+from surfacelog.schemas.bounded_call import CallThread, StalledCallError
 from surfacelog.schemas.failpoints import failpoint
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class Transactions:
     def __init__(self, producer: Producer, stop: threading.Event) -> None:
         self._producer = producer
         self._stop = stop
+        self._thread = CallThread()
 
     def start(self) -> None:
         """End what an earlier process of the same transactional.id left open."""
@@ -116,7 +117,7 @@ class Transactions:
         """
         send = self._producer.send_offsets_to_transaction
         try:
-            bounded_call(
+            self._thread.call(
                 "sending offsets", lambda: send(offsets, membership, CALL_SECONDS), STALLED_SECONDS
             )
         except StalledCallError as error:

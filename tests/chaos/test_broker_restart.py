@@ -11,8 +11,9 @@ import pytest
 from tests.integration.compaction_stack import Stack, connect
 from tests.private_broker import PrivateBroker
 from tests.processes import Spawner
-from tests.sequencing import Bus, check_log, note
+from tests.sequencing import Bus, Gate, Member, RawOwner, check_log, note, wait_until
 
+from surfacelog.processors.sequencer.errors import FatalError
 from surfacelog.processors.stack.errors import StackError
 from surfacelog.producers.bootstrap import create_namespace
 from surfacelog.producers.session_writer import SessionWriter
@@ -113,6 +114,41 @@ async def test_writing_goes_on_after_a_stop_and_after_a_kill(
     assert len(seqs) == len(agent.handles)
     assert seqs == sorted(set(seqs))
     await _check(settings, stack, agent)
+
+
+def test_a_transaction_that_is_open_when_the_broker_is_killed_ends(
+    broker: PrivateBroker, settings: Settings
+) -> None:
+    """Seen to fail: with a timeout of 10 s the broker aborts it while it starts, without markers.
+
+    Nobody could take the partition over then. Also seen to fail: without a bound for its calls
+    the sequencer commits, and hangs for ever in its next transaction.
+    """
+    bus = Bus(settings.model_copy(update={"instance": "kept"}))
+    gate = Gate("commit_transaction")
+    survivor = Member(bus, gate)
+    survivor.wait_owns([0, 1])
+    owner = RawOwner(SESSION)
+    opening = owner.open()
+    bus.send(opening)
+    gate.wait_reached()
+    broker.kill()
+    broker.start()
+    gate.open()
+    assert bus.wait_receipt(opening, PATIENCE).status == "committed"
+    following = owner.append(note("a"))
+    bus.send(following)
+    wait_until("its end or its commit", lambda: not survivor.is_alive or _next_seq(bus) == 1)
+    if not survivor.is_alive:
+        assert isinstance(survivor.error, FatalError)
+        successor = Member(bus)
+        assert bus.wait_receipt(following, PATIENCE).first_seq == 0
+        successor.stop()
+    assert check_log(bus) == {SESSION: 1}
+
+
+def _next_seq(bus: Bus) -> int | None:
+    return max((batch.next_seq for batch in bus.batches()), default=None)
 
 
 async def _check_compactor(stack: Stack) -> None:
