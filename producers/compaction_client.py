@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from confluent_kafka import Producer
 
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from surfacelog.schemas.compaction_outcome import CompactionOutcome
     from surfacelog.schemas.records import SeqRange, Trigger
     from surfacelog.schemas.settings import Settings
+
+
+DELIVERY_MS: Final = 30_000
+POLL_SECONDS: Final = 0.1
 
 
 class OutcomeTimeout(SurfacelogError):  # noqa: N818  # it is a timeout, and callers say so
@@ -44,6 +48,8 @@ class CompactionClient:
                 "acks": "all",
                 "enable.idempotence": True,
                 "partitioner": "murmur2_random",
+                "message.timeout.ms": DELIVERY_MS,
+                "linger.ms": 0,
             }
         )
 
@@ -68,20 +74,12 @@ class CompactionClient:
         await self.send(request)
         return request
 
-    async def send(self, request: CompactionRequest) -> None:
-        """Put a request on the topic; the same id twice is one request."""
-        loop = asyncio.get_running_loop()
-        delivered: asyncio.Future[None] = loop.create_future()
-
-        def on_delivery(error: KafkaError | None, _message: Message) -> None:
-            loop.call_soon_threadsafe(_settle, delivered, error)
-
-        payload = self._codec.encode_compaction(request)
-        self._producer.produce(
-            self._topic, payload, request.session_id.encode(), on_delivery=on_delivery
-        )
-        await asyncio.to_thread(self._producer.flush)
-        await delivered
+    async def send(self, *requests: CompactionRequest) -> None:
+        """Put requests on the topic; the same id twice is one request. Raises ServiceError."""
+        delivered = [self._produce(request) for request in requests]
+        while not all(one.done() for one in delivered):
+            await asyncio.to_thread(self._producer.poll, POLL_SECONDS)
+        await asyncio.gather(*delivered)
 
     async def outcome(self, request: CompactionRequest, seconds: float) -> CompactionOutcome:
         """Return what became of a request; raises OutcomeTimeout after `seconds`."""
@@ -99,6 +97,19 @@ class CompactionClient:
                 request=request.request_id,
             )
         return outcome
+
+    def _produce(self, request: CompactionRequest) -> asyncio.Future[None]:
+        loop = asyncio.get_running_loop()
+        delivered: asyncio.Future[None] = loop.create_future()
+
+        def on_delivery(error: KafkaError | None, _message: Message) -> None:
+            loop.call_soon_threadsafe(_settle, delivered, error)
+
+        payload = self._codec.encode_compaction(request)
+        self._producer.produce(
+            self._topic, payload, request.session_id.encode(), on_delivery=on_delivery
+        )
+        return delivered
 
 
 def _settle(delivered: asyncio.Future[None], error: KafkaError | None) -> None:

@@ -69,6 +69,10 @@ class Keys:
         """Return the hash session -> JSON of why and where it is parked."""
         return f"{self.namespace}:parked:{partition}"
 
+    def retries(self, partition: int) -> str:
+        """Return the sorted set session -> ms at which its next compaction may be asked for."""
+        return f"{self.namespace}:retries:{partition}"
+
     def heartbeat(self, tag: str) -> str:
         """Return the heartbeat of the Redis node that owns the slot of `tag`."""
         return f"{self.namespace}:heartbeat:{{{tag}}}"

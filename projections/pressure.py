@@ -19,10 +19,12 @@ from surfacelog.schemas.json_value import (
     text_member,
     whole_member,
 )
+from surfacelog.schemas.records import ChunkRun
 
 if TYPE_CHECKING:
     from surfacelog.projections.compaction_policy import CompactionBudget, CompactionPolicies
     from surfacelog.schemas.json_value import JsonObject
+    from surfacelog.schemas.records import EventBatch
 
 LONGEST_BACKOFF_SECONDS: Final = 600.0
 _DOUBLINGS: Final = 16
@@ -138,6 +140,15 @@ class Attempt(NamedTuple):
         """The request's id: whoever asks again for the same attempt asks with the same one."""
         return f"pressure-{self.generation}-{self.failures}"
 
+    def to_text(self) -> str:
+        """Return the attempt as Redis keeps it."""
+        return f"{self.generation} {self.failures}"
+
+    @classmethod
+    def from_text(cls, text: str) -> Attempt:
+        """Return what `to_text` was given."""
+        return cls(*map(int, text.split()))
+
 
 class Later(NamedTuple):
     """Nothing is to be asked before `at`, in ms."""
@@ -170,6 +181,16 @@ class PressureTrigger:
             return None
         due = facts.failed_at + backoff_ms(self.backoff_seconds, facts.failures)
         return Later(due) if now < due else attempt
+
+
+def settles(batch: EventBatch) -> bool:
+    """Return whether a step, or a compaction with an error, ends in an append: decide anew then."""
+    return any(
+        item["type"] == "step/end"
+        or (item["type"] == "compaction/end" and member(item["data"], "error") is not None)
+        for item in batch.items
+        if not isinstance(item, ChunkRun)
+    )
 
 
 def stands(facts: PressureFacts, load: Load, scaled: CompactionBudget) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import RedisError, ResponseError
 
 from surfacelog.projections.keys import Keys
 from surfacelog.projections.meter import Meter, MeterError
+from surfacelog.projections.pressure import PressureFacts
 from surfacelog.projections.redis_calls import RedisCalls, RedisUnavailableError, connect_redis
 from surfacelog.projections.store import pairs
 from surfacelog.projections.visibility import (
@@ -61,6 +62,7 @@ class SurfaceCut:
     `nodes` and `prices` go together; `messages` has one message less for every empty assistant
     node. `open_turn` and `open_step` are None between turns and steps, `open_compaction` is the
     id of the bracket that is open, and `open_compaction_seq` the seq of its compaction/start.
+    `pressure` is what the log says of the session's compactions.
     """
 
     session_id: str
@@ -78,6 +80,7 @@ class SurfaceCut:
     epoch: int
     loading: bool = False
     open_compaction_seq: int | None = None
+    pressure: PressureFacts = field(default_factory=PressureFacts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +235,13 @@ def _cut(session_id: str, fields: dict[str, str], parts: Sequence[Any]) -> Surfa
         epoch=int(fields.get("epoch", 0)),
         loading=fields.get("loading") == "1",
         open_compaction_seq=_number(fields, "compaction_seq") if fields.get("compaction") else None,
+        pressure=_pressure(fields),
     )
+
+
+def _pressure(fields: dict[str, str]) -> PressureFacts:
+    text = fields.get("pressure")
+    return PressureFacts() if text is None else PressureFacts.from_json(loads(text))
 
 
 def _tokens(fields: dict[str, str]) -> Tokens:

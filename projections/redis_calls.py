@@ -35,7 +35,7 @@ RedisClient: TypeAlias = "Redis | RedisCluster"
 Argument: TypeAlias = "str | bytes | int"
 Command: TypeAlias = "tuple[Argument, ...]"
 
-SCRIPTS: Final = ("apply", "audit", "position", "read", "state")
+SCRIPTS: Final = ("apply", "asked", "audit", "position", "read", "state")
 
 _UNAVAILABLE: Final = (
     RedisConnectionError,

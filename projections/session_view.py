@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from surfacelog.projections.messages import derived_message
-from surfacelog.projections.meter import Meter
+from surfacelog.projections.meter import Meter, MeterError
+from surfacelog.projections.pressure import Attempt, Load, PressureFacts
 from surfacelog.projections.request_header import canonical_header
 from surfacelog.projections.session_change import SessionChange
 from surfacelog.projections.tokens import message_price
@@ -55,7 +56,8 @@ def replaces(batch: EventBatch) -> bool:
 class SessionView:
     """One session at its watermark, `next_seq` - 1. Mutable; `offset` is the last append's.
 
-    After `apply` raised, the view is in no defined state: drop it.
+    `pressure` is what the log says of its compactions, `asked` what was asked for last because
+    it was full. After `apply` raised, the view is in no defined state: drop it.
     """
 
     def __init__(self, session_id: str) -> None:
@@ -66,6 +68,10 @@ class SessionView:
         self.activity = 0
         self.step_seq = 0
         self.has_surface = True
+        self.pressure = PressureFacts()
+        self.asked: Attempt | None = None
+        self._compacting = False
+        self._loading = False
         self._meter = Meter()
         self._nodes: list[int] = []
         self._prices: dict[int, int] = {}
@@ -84,8 +90,14 @@ class SessionView:
         view.generation = int(fields.get("generation", 0))
         view.activity = int(fields.get("activity", 0))
         view.step_seq = int(fields.get("step_seq", 0))
+        view._compacting = bool(fields.get("compaction"))
+        view._loading = fields.get("loading") == "1"
         if "meter" in fields:
             view._meter = Meter.from_json(loads(fields["meter"]))
+        if "pressure" in fields:
+            view.pressure = PressureFacts.from_json(loads(fields["pressure"]))
+        if "asked" in fields:
+            view.asked = Attempt.from_text(fields["asked"])
         view.has_surface = surface
         view._nodes, view._prices = list(stored.nodes), dict(stored.prices)
         return view
@@ -95,6 +107,15 @@ class SessionView:
         if batch.first_seq == self.next_seq:
             return not batch.items and offset <= self.offset
         return batch.first_seq < self.next_seq
+
+    def load(self) -> Load:
+        """Return how full the session is."""
+        try:
+            total = self._meter.measure().total
+        except MeterError:
+            total = None
+        busy = self._compacting or self._loading
+        return Load(total, self._meter.surface, self._meter.header, self.generation, busy)
 
     def missing_chunks(self, batch: EventBatch) -> SeqRange | None:
         """Return the seqs of the open step's stream that a message cites and the view lacks."""
@@ -125,7 +146,8 @@ class SessionView:
         change = SessionChange(self.session_id, batch.first_seq, batch.next_seq, offset)
         change.fields.update(epoch=batch.epoch, chain=batch.chain.hex())
         if batch.opened is not None:
-            change.fields["loading"] = int(batch.opened.loading)
+            self._loading = batch.opened.loading
+            change.fields["loading"] = int(self._loading)
         before = self._meter.surface
         for item in batch.items:
             self._apply_item(item, batch.first_seq, change)
@@ -151,6 +173,10 @@ class SessionView:
 
     def _apply_event(self, event: JsonObject, change: SessionChange) -> None:
         kind, data = event["type"], event.get("data")
+        facts = self.pressure.after(event)
+        if facts is not self.pressure:
+            self.pressure = facts
+            change.fields["pressure"] = dumps(facts.to_json())
         if kind == "assistant/chunk":
             self._stream.append((self.next_seq, event))
         elif is_surface_type(kind):
@@ -165,9 +191,11 @@ class SessionView:
             change.context = dumps(object_member(event, "data"))
             change.fields["context_seq"] = self.next_seq
         elif kind == "compaction/start":
+            self._compacting = True
             change.fields["compaction"] = text_member(data, "compactionId") or ""
             change.fields["compaction_seq"] = self.next_seq
         elif kind in ("compaction/end", "session/end-seed"):
+            self._compacting = False
             change.fields["compaction"] = ""
         elif kind == INBOX_POSTED:
             change.posts[self.next_seq] = dumps(event)

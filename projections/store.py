@@ -14,6 +14,7 @@ from surfacelog.schemas.errors import SurfacelogError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from surfacelog.projections.pressure import Attempt
     from surfacelog.projections.redis_calls import Argument, Command, RedisCalls
     from surfacelog.projections.session_change import SessionChange
 
@@ -116,6 +117,11 @@ class SurfaceStore:
             return AuditOutcome(str(answer), None)
         reason, activity = answer
         return AuditOutcome(reason.decode(), int(activity) if activity else None)
+
+    def asked(self, session_id: str, attempt: Attempt) -> Command:
+        """Return the command that notes which compaction was asked for last."""
+        key = self.keys.session(session_id, "m")
+        return self.calls.script("asked", [key], [attempt.to_text()])
 
     def remove(self, session_id: str) -> Command:
         """Return the command that removes a session's keys before it is rebuilt."""

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from surfacelog.projections.compaction_plan import NothingToCompactError
 from surfacelog.projections.compaction_policy import budget
+from surfacelog.projections.pressure import Load, stands
 from surfacelog.schemas.json_value import whole_member
 
 if TYPE_CHECKING:
-    from surfacelog.projections.compaction_policy import CompactionPolicies
+    from surfacelog.projections.compaction_policy import CompactionBudget, CompactionPolicies
     from surfacelog.projections.reader import SurfaceCut
     from surfacelog.schemas.records import CompactionRequest
 
@@ -28,6 +29,15 @@ def tokens_to_retain(
     """
     if request.trigger != "pressure":
         return request.retain_tokens or 0
+    return pressure_budget(cut, policies).retain
+
+
+def pressure_budget(cut: SurfaceCut, policies: CompactionPolicies) -> CompactionBudget:
+    """Return the budget of a session that is over its threshold.
+
+    Raises NothingToCompactError when it is not, or when no compaction could help before and
+    nothing has changed since; PolicyError.
+    """
     window = whole_member(cut.context, "contextWindow")
     if window is None or cut.tokens.total is None:
         raise NothingToCompactError("the context cannot be measured against the model's window")
@@ -36,4 +46,12 @@ def tokens_to_retain(
         raise NothingToCompactError(
             f"the context has {cut.tokens.total} tokens, below the threshold of {scaled.threshold}"
         )
-    return scaled.retain
+    if stands(cut.pressure, _load(cut), scaled):
+        raise NothingToCompactError(
+            "no compaction could bring the context below its threshold, and nothing has changed"
+        )
+    return scaled
+
+
+def _load(cut: SurfaceCut) -> Load:
+    return Load(cut.tokens.total, cut.tokens.surface, cut.tokens.header, cut.generation)

@@ -11,6 +11,7 @@ import structlog
 
 from surfacelog.processors.health import READY
 from surfacelog.processors.projector.applier import Applier
+from surfacelog.processors.projector.asked_requests import AskedRequests
 from surfacelog.processors.projector.audit import Audit
 from surfacelog.processors.projector.events_agent import EventsAgent
 from surfacelog.processors.projector.faust_app import add_agent, faust_app
@@ -18,13 +19,17 @@ from surfacelog.processors.projector.parked import ParkedSessions
 from surfacelog.processors.projector.partitions import Partitions
 from surfacelog.processors.projector.patience import PatientRedis
 from surfacelog.processors.projector.positions import PositionStore
+from surfacelog.processors.projector.pressure_watch import PressureWatch
 from surfacelog.processors.projector.receipts_agent import ReceiptsAgent
 from surfacelog.processors.projector.redis_node import heartbeat_tags, require_noeviction
 from surfacelog.processors.projector.repair import Repair
 from surfacelog.processors.projector.ticker import Ticker
 from surfacelog.producers.bootstrap import pinned_partitions
+from surfacelog.producers.compaction_client import CompactionClient
+from surfacelog.projections.compaction_policy import configured_policies
 from surfacelog.projections.keys import Keys
 from surfacelog.projections.log_reader import LogReader, SessionIndex
+from surfacelog.projections.pressure import PressureTrigger
 from surfacelog.projections.redis_calls import RedisCalls, connect_redis
 from surfacelog.projections.store import SurfaceStore
 from surfacelog.schemas.registry import connect_codec
@@ -40,6 +45,7 @@ if TYPE_CHECKING:
     from surfacelog.schemas.settings import Settings
 
 LAST_STORE_SECONDS: Final = 3.0
+STOP_SECONDS: Final = 8.0
 
 _log = structlog.get_logger()
 
@@ -98,24 +104,35 @@ class _Projector:
         partitions = Partitions(settings, positions)
         applier = Applier(redis, store, reader)
         parked = ParkedSessions(redis, keys)
+        pressure = PressureWatch(
+            PressureTrigger(configured_policies(settings), settings.compaction_backoff_seconds),
+            applier,
+            redis,
+            store,
+            CompactionClient(settings, codec, calls),
+            AskedRequests(settings, codec),
+        )
 
         async def taken(partition: int) -> None:
             applier.forget_partition(partition)
+            pressure.forget_partition(partition)
             parked.keep(set(partitions.events))
             await parked.load(partition)
 
         partitions.on_taken = taken
         audit = Audit(partitions, parked, applier, store, redis, partition_count)
-        repair = Repair(partitions, parked, applier, store, redis, reader)
+        repair = Repair(partitions, parked, applier, store, redis, reader, pressure)
         app = faust_app(settings, partitions)
-        events = EventsAgent(codec, partitions, positions, parked, applier)
+        events = EventsAgent(codec, partitions, positions, parked, applier, pressure)
         receipts = ReceiptsAgent(codec, partitions, redis, keys)
         workers = (
             add_agent(app, settings.topics.events, events),
             add_agent(app, settings.topics.receipts, receipts),
             repair.run,
         )
-        return cls(app, partitions, Ticker(partitions, positions, parked, audit, redis), workers)
+        return cls(
+            app, partitions, Ticker(partitions, positions, parked, audit, redis, pressure), workers
+        )
 
     async def run(self, stopping: asyncio.Event) -> int:
         """Run until stopped, or until a part ends that should not; return the exit status."""
@@ -132,7 +149,7 @@ class _Projector:
         READY.set(0)
         if not failed:
             await self._store_positions(consumer)
-        await self._app.stop()
+        await self._stop_faust()
         _log.info("stopped", failed=failed)
         return int(failed)
 
@@ -143,6 +160,19 @@ class _Projector:
                 await self._ticker.store_positions(consumer)
         except TimeoutError:
             _log.warning("positions not stored: redis unavailable")
+
+    async def _stop_faust(self) -> None:
+        """Stop Faust, which waits for Kafka without a limit: positions are stored, so it need not.
+
+        Its consumer's thread would hold the interpreter up, so the process ends here then.
+        """
+        try:
+            async with asyncio.timeout(STOP_SECONDS):
+                await self._app.stop()
+        except TimeoutError:
+            import sys
+            for t in asyncio.all_tasks(): t.print_stack(file=sys.stderr)
+            _log.warning("kafka unavailable: stopped without leaving the group")
 
     async def _report_ready(self, stopping: asyncio.Event) -> None:
         await self._partitions.assigned.wait()

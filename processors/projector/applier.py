@@ -15,7 +15,7 @@ from surfacelog.projections.session_view import SessionView, replaces
 from surfacelog.schemas.errors import SurfacelogError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from surfacelog.processors.projector.patience import PatientRedis
     from surfacelog.projections.log_reader import LogReader
@@ -91,6 +91,14 @@ class Applier:
         self._trim()
         return result
 
+    async def views(self, partition: int, session_ids: Iterable[str]) -> list[SessionView]:
+        """Return the sessions as Redis has them, without those that cannot be read."""
+        wanted = list(session_ids)
+        missing = [session_id for session_id in wanted if session_id not in self._views]
+        await self._load(dict.fromkeys(missing, False))
+        self._partition_of.update(dict.fromkeys(missing, partition))
+        return [self._views[session_id] for session_id in wanted if session_id in self._views]
+
     def forget(self, session_id: str) -> None:
         """Drop what is known of a session; it is read back when it is needed again."""
         self._views.pop(session_id, None)
@@ -119,14 +127,21 @@ class Applier:
             if view is None or (surface and not view.has_surface):
                 wanted[session_id] = wanted.get(session_id, False) or surface
             self._partition_of[session_id] = entry.partition
+        for session_id, error in (await self._load(wanted)).items():
+            self._fail(first[session_id], result, error)
+
+    async def _load(self, wanted: Mapping[str, bool]) -> dict[str, SurfacelogError]:
+        """Read sessions back, True = with their nodes; return why some could not be."""
         commands = [self._store.load(s, surface=surface) for s, surface in wanted.items()]
         answers = await self._redis.run(commands)
+        errors: dict[str, SurfacelogError] = {}
         for (session_id, surface), answer in zip(wanted.items(), answers, strict=True):
             try:
                 stored = self._store.loaded(answer)
                 self._views[session_id] = SessionView.restore(session_id, stored, surface=surface)
             except SurfacelogError as error:
-                self._fail(first[session_id], result, error)
+                errors[session_id] = error
+        return errors
 
     async def _change(self, entry: LogEntry, result: Applied) -> SessionChange | None:
         view = self._views[entry.batch.session_id]

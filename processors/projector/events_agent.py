@@ -8,6 +8,7 @@ import structlog
 
 from surfacelog.processors.projector import metrics
 from surfacelog.processors.projector.applier import Failure, LogEntry
+from surfacelog.projections.pressure import settles
 from surfacelog.schemas.codec import DecodeError
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from surfacelog.processors.projector.parked import ParkedSessions
     from surfacelog.processors.projector.partitions import Partitions
     from surfacelog.processors.projector.positions import PositionStore
+    from surfacelog.processors.projector.pressure_watch import PressureWatch
     from surfacelog.processors.projector.transport import LinkedMessage, LogConsumer
     from surfacelog.schemas.codec import Codec
 
@@ -33,12 +35,14 @@ class EventsAgent:
         positions: PositionStore,
         parked: ParkedSessions,
         applier: Applier,
+        pressure: PressureWatch,
     ) -> None:
         self._codec = codec
         self._partitions = partitions
         self._positions = positions
         self._parked = parked
         self._applier = applier
+        self._pressure = pressure
 
     async def take(self, consumer: LogConsumer, messages: Sequence[LinkedMessage]) -> None:
         """Apply messages in one round trip, and note what they leave behind."""
@@ -55,9 +59,10 @@ class EventsAgent:
         touched = sorted({message.partition for message in messages})
         # The position of the batch before: its data is known to be there.
         moves = [self._positions.move(partition, held[partition]) for partition in touched]
-        result = await self._applier.apply(self._live(entries), moves)
+        live = self._live(entries)
+        result = await self._applier.apply(live, moves)
         result.failures |= unreadable
-        lost = set()
+        lost: set[int] = set()
         for partition, answer in zip(touched, result.extra, strict=True):
             offset = self._positions.moved(held[partition], answer)
             if offset is not None:
@@ -65,6 +70,7 @@ class EventsAgent:
                 await self._partitions.rewind(consumer, partition, offset)
         kept = [message for message in messages if message.partition not in lost]
         await self._park(kept, result)
+        await self._look_for_pressure(live, result, lost)
         self._partitions.done(kept)
         metrics.APPENDS.inc(len(kept))
         metrics.EVENTS.inc(result.events)
@@ -97,6 +103,20 @@ class EventsAgent:
             else:
                 live.append(entry)
         return live
+
+    async def _look_for_pressure(
+        self, entries: Iterable[LogEntry], result: Applied, lost: set[int]
+    ) -> None:
+        """Look at the sessions in which something settled just now, and not in a replay."""
+        held = self._partitions.events
+        settled: dict[int, set[str]] = {}
+        for entry in entries:
+            if entry.partition in lost or entry.batch.session_id in result.failures:
+                continue
+            if entry.offset >= held[entry.partition].replay_until and settles(entry.batch):
+                settled.setdefault(entry.partition, set()).add(entry.batch.session_id)
+        for partition, session_ids in settled.items():
+            await self._pressure.look(partition, session_ids)
 
     async def _park(self, messages: Iterable[LinkedMessage], result: Applied) -> None:
         if not result.failures:

@@ -14,6 +14,9 @@ UNREADABLE: Final = Counter(
 )
 PARKED: Final = Gauge("surfacelog_projector_parked", "Sessions that stand still.")
 REPLAYS: Final = Counter("surfacelog_projector_replays", "Times that Redis had lost something.")
+COMPACTIONS_ASKED: Final = Counter(
+    "surfacelog_projector_compactions_asked", "Compactions asked for because a session was full."
+)
 APPLY_SECONDS: Final = Histogram(
     "surfacelog_projector_apply_seconds", "Time to apply one batch of appends."
 )

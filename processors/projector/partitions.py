@@ -64,7 +64,9 @@ class Partitions:
             for partition, end in ends.items():
                 self._topic_id = end.topic_id
                 offset = await self._positions.take(partition, end)
-                self.held[TP(self._events, partition)] = Progress(offset, offset)
+                # Kafka's offset tells what was applied before Redis lost it: a replay as well.
+                known = min(committed.get(TP(self._events, partition)) or 0, end.end)
+                self.held[TP(self._events, partition)] = Progress(offset, offset, known)
                 await self._tell_taken(partition)
             starts = {tp: held.next for tp, held in self.held.items()}
         _log.info("partitions assigned", events={p: held.next for p, held in self.events.items()})

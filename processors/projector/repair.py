@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from surfacelog.processors.projector.applier import Failure, LogEntry
 from surfacelog.processors.projector.parked import REBUILD_CODES
+from surfacelog.projections.pressure import settles
 from surfacelog.projections.visibility import wait_at_most
 from surfacelog.schemas.errors import SurfacelogError
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from surfacelog.processors.projector.parked import ParkedSessions
     from surfacelog.processors.projector.partitions import Partitions
     from surfacelog.processors.projector.patience import PatientRedis
+    from surfacelog.processors.projector.pressure_watch import PressureWatch
     from surfacelog.projections.log_reader import LogReader
     from surfacelog.projections.store import SurfaceStore
     from surfacelog.schemas.records import EventBatch
@@ -39,6 +41,7 @@ class Repair:
         store: SurfaceStore,
         redis: PatientRedis,
         reader: LogReader,
+        pressure: PressureWatch,
     ) -> None:
         self._partitions = partitions
         self._parked = parked
@@ -46,6 +49,7 @@ class Repair:
         self._store = store
         self._redis = redis
         self._reader = reader
+        self._pressure = pressure
 
     async def run(self) -> None:
         """Try parked sessions as they become due, until cancelled."""
@@ -78,6 +82,7 @@ class Repair:
 
     async def _catch_up(self, partition: int, session_id: str) -> Failure | None:
         """Apply everything that passed the session by; return why it cannot go on, if so."""
+        settled = False
         while self._parked.holds(partition, session_id):
             first, before = await self._stored(session_id)
             reached = before
@@ -87,9 +92,12 @@ class Repair:
                 if session_id in result.failures:
                     return result.failures[session_id]
                 reached = entries[-1].offset
+                settled = settled or any(settles(entry.batch) for entry in entries)
             async with self._partitions.turn:
                 passed = self._parked.last_passed(session_id)
                 if reached >= passed:
+                    if settled:
+                        await self._pressure.look(partition, [session_id])
                     await self._parked.release(partition, session_id)
                 elif reached == before:
                     return Failure("gap", "the log does not give what passed by", first, passed)

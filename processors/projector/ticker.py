@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from surfacelog.processors.projector.partitions import Partitions
     from surfacelog.processors.projector.patience import PatientRedis
     from surfacelog.processors.projector.positions import PositionStore
+    from surfacelog.processors.projector.pressure_watch import PressureWatch
     from surfacelog.processors.projector.transport import LogConsumer
 
 TICK_SECONDS: Final = 1.0
 
 
 class Ticker:
-    """Stores positions, counts up heartbeats, notices losses, audits sessions."""
+    """Stores positions, counts up heartbeats, notices losses, audits sessions, asks again."""
 
     def __init__(
         self,
@@ -28,12 +29,14 @@ class Ticker:
         parked: ParkedSessions,
         audit: Audit,
         redis: PatientRedis,
+        pressure: PressureWatch,
     ) -> None:
         self._partitions = partitions
         self._positions = positions
         self._parked = parked
         self._audit = audit
         self._redis = redis
+        self._pressure = pressure
 
     async def run(self, consumer: LogConsumer) -> None:
         """Tick until cancelled."""
@@ -48,7 +51,13 @@ class Ticker:
             await self.store_positions(consumer)
             await self._audit.note()
             await self._audit.check_next()
+            await self._look_at_due()
         metrics.PARKED.set(len(self._parked))
+
+    async def _look_at_due(self) -> None:
+        for partition, held in self._partitions.events.items():
+            if not held.replaying:
+                await self._pressure.look_at_due(partition)
 
     async def store_positions(self, consumer: LogConsumer) -> None:
         """Store every position; replay partitions of which Redis has lost something."""
