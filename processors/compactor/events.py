@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from surfacelog.projections.checkpoint import checkpoint_message, replacement_sources
-from surfacelog.schemas.event_types import COMPACTION_RECEIPT
+from surfacelog.schemas.event_types import COMPACTION_RECEIPT, NO_PROGRESS
 
 if TYPE_CHECKING:
     from surfacelog.processors.summarizers.protocol import Summary
     from surfacelog.projections.conservation import ConservationReceipt
+    from surfacelog.projections.reader import SurfaceCut
     from surfacelog.schemas.compaction_outcome import FailureClass
     from surfacelog.schemas.json_value import JsonObject
+    from surfacelog.schemas.records import CompactionRequest
 
 RECEIPT_PLACE: Final = 1
 """A compaction's receipt follows its checkpoint: this many seqs later in the same append."""
@@ -82,6 +84,24 @@ def publication(
         {**_event(COMPACTION_RECEIPT, time, receipt.to_data()), "ignorable": True},
         _event("compaction/end", time, {**opening.members(), "turn": opening.turn}),
     )
+
+
+def no_progress_event(
+    request: CompactionRequest, cut: SurfaceCut, threshold: int, reason: str, time: int
+) -> JsonObject:
+    """Return the event that says that no compaction brings a session below its threshold."""
+    data: JsonObject = {
+        "requestId": request.request_id,
+        "asOfSeq": cut.as_of_seq,
+        "generation": cut.generation,
+        "reason": reason,
+        "thresholdTokens": threshold,
+        "totalTokens": cut.tokens.total,
+        "surfaceTokens": cut.tokens.surface,
+        "headerTokens": cut.tokens.header,
+        "lastNodeTokens": cut.prices[-1] if cut.prices else 0,
+    }
+    return {**_event(NO_PROGRESS, time, data), "ignorable": True}
 
 
 def _summary_data(opening: Opening, summary: Summary, receipt: ConservationReceipt) -> JsonObject:

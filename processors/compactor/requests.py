@@ -16,6 +16,7 @@ from surfacelog.processors.compactor.events import RECEIPT_PLACE
 from surfacelog.processors.compactor.failures import CompactionFailedError
 from surfacelog.processors.compactor.lock import session_lock
 from surfacelog.processors.compactor.one_compaction import OneCompaction
+from surfacelog.processors.compactor.pressure_rounds import PressureRounds
 from surfacelog.processors.compactor.prune import prune
 from surfacelog.processors.compactor.takeover import end_orphan
 from surfacelog.projections.checkpoint import checkpoint_of
@@ -83,6 +84,8 @@ class Requests:
             if request.trigger != "manual":
                 cut = await prune(cut, self.tools)
                 retain = tokens_to_retain(request, cut, self.tools.policies)
+            if request.trigger == "pressure":
+                return await PressureRounds(request, lock, self.tools).run(cut)
             return await OneCompaction(request, lock, self.tools).run(cut, retain)
         except NothingToCompactError as error:
             return unchanged_or_pruned(request, before, cut, error.message)
