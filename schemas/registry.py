@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 COMPATIBILITY: Final = "FULL_TRANSITIVE"
 """Old readers read new records and new readers old ones, whatever the distance (DESIGN 3)."""
 
+ANSWER_SECONDS: Final = 5.0
+"""How long one answer of the registry may take; the client's own limit is none."""
+
+RETRIES: Final = 1
+AWAY_SECONDS: Final = 5.0
+"""How long it is not asked again for foreign schemas: each question holds its asker up."""
+
 UNKNOWN_FOR_SECONDS: Final = 30.0
 """How long an id stays unknown, so that garbage in a topic does not become load on the registry."""
 
@@ -39,7 +46,9 @@ def connect_codec(settings: Settings) -> Codec:
     Idempotent, and safe when many processes start at once: a schema that is there already gets
     the id that it has.
     """
-    client = SchemaRegistryClient({"url": settings.registry})
+    client = SchemaRegistryClient(
+        {"url": settings.registry, "timeout": ANSWER_SECONDS, "max.retries": RETRIES}
+    )
     own = {name: record_schema(name) for name in RECORD_NAMES}
     ids = {name: register(client, schema) for name, schema in own.items()}
     return Codec(WireSchemas(own, ids, ForeignSchemas(client)))
@@ -72,9 +81,13 @@ class ForeignSchemas:
     def __init__(self, client: SchemaRegistryClient) -> None:
         self._client = client
         self._unknown: dict[int, float] = {}
+        self._away_until = 0.0
 
     def __call__(self, schema_id: int) -> AvroSchema:
-        """Return the parsed schema. DecodeError when it is unknown or not Avro."""
+        """Return the parsed schema.
+
+        DecodeError when it is unknown or not Avro, RegistryError when the registry does not say.
+        """
         if self._unknown.get(schema_id, 0.0) > time.monotonic():
             raise DecodeError(f"schema {schema_id} is unknown to the registry")
         schema = self._fetch(schema_id)
@@ -84,6 +97,8 @@ class ForeignSchemas:
         return parsed
 
     def _fetch(self, schema_id: int) -> Schema:
+        if time.monotonic() < self._away_until:
+            raise RegistryError("the schema registry did not answer a moment ago")
         try:
             return self._client.get_schema(schema_id)
         except SchemaRegistryError as error:
@@ -93,6 +108,7 @@ class ForeignSchemas:
             self._unknown[schema_id] = time.monotonic() + UNKNOWN_FOR_SECONDS
             raise DecodeError(f"schema {schema_id} is unknown to the registry") from error
         except httpx2.HTTPError as error:
+            self._away_until = time.monotonic() + AWAY_SECONDS
             raise RegistryError(f"the schema registry does not answer: {error}") from error
 
     def _forget_old(self) -> None:

@@ -32,6 +32,7 @@ from surfacelog.projections.log_reader import LogReader, SessionIndex
 from surfacelog.projections.pressure import PressureTrigger
 from surfacelog.projections.redis_calls import RedisCalls, connect_redis
 from surfacelog.projections.store import SurfaceStore
+from surfacelog.schemas.errors import ServiceError
 from surfacelog.schemas.registry import connect_codec
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from surfacelog.schemas.settings import Settings
 
 LAST_STORE_SECONDS: Final = 3.0
+START_SECONDS: Final = 30.0
 STOP_SECONDS: Final = 8.0
 
 _log = structlog.get_logger()
@@ -137,7 +139,7 @@ class _Projector:
     async def run(self, stopping: asyncio.Event) -> int:
         """Run until stopped, or until a part ends that should not; return the exit status."""
         self._app.finalize()
-        await self._app.start()
+        await self._start_faust()
         consumer = cast("LogConsumer", self._app.consumer)
         parts = [
             self._app.wait_until_stopped(),
@@ -161,18 +163,23 @@ class _Projector:
         except TimeoutError:
             _log.warning("positions not stored: redis unavailable")
 
-    async def _stop_faust(self) -> None:
-        """Stop Faust, which waits for Kafka without a limit: positions are stored, so it need not.
+    async def _start_faust(self) -> None:
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                await self._app.start()
+        except TimeoutError as error:
+            raise ServiceError(f"Faust did not start within {START_SECONDS:g} s") from error
 
-        Its consumer's thread would hold the interpreter up, so the process ends here then.
+    async def _stop_faust(self) -> None:
+        """Stop Faust, which without a broker may wait for ever: its own thread may be dead by then.
+
+        Nothing is lost without it: the positions are in Redis.
         """
         try:
             async with asyncio.timeout(STOP_SECONDS):
                 await self._app.stop()
         except TimeoutError:
-            import sys
-            for t in asyncio.all_tasks(): t.print_stack(file=sys.stderr)
-            _log.warning("kafka unavailable: stopped without leaving the group")
+            _log.warning("faust did not stop", seconds=STOP_SECONDS)
 
     async def _report_ready(self, stopping: asyncio.Event) -> None:
         await self._partitions.assigned.wait()

@@ -16,6 +16,7 @@ from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer
 from faust.transport.drivers.aiokafka import Transport as FaustTransport
 from faust.types import TP
 from faust.types.tuples import ConsumerMessage
+from mode.threads import WorkerThread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -58,8 +59,18 @@ class ReadPoint(NamedTuple):
     after_marker: int
 
 
+class DaemonThread(WorkerThread):
+    """A thread that ends with the process, also when a broker that is away holds it up."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.daemon = True
+
+
 class LogConsumerThread(AIOKafkaConsumerThread):
     """The thread that owns the aiokafka consumer. Links and seeks change on its loop only."""
+
+    Worker = DaemonThread
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

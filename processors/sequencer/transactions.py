@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message, Producer
 
 CALL_SECONDS: Final = 5.0
-STALLED_SECONDS: Final = 10.0
+STALLED_SECONDS: Final = 8.0
 """How long a call may take that should have returned after CALL_SECONDS."""
 
 PATIENCE_SECONDS: Final = 60.0

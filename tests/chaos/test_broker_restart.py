@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -13,8 +14,10 @@ from tests.private_broker import PrivateBroker
 from tests.processes import Spawner
 from tests.sequencing import Bus, Gate, Member, RawOwner, check_log, note, wait_until
 
+from surfacelog.processors.cli.run import PROCESSES
 from surfacelog.processors.sequencer.errors import FatalError
 from surfacelog.processors.stack.errors import StackError
+from surfacelog.processors.supervisor import STOP_SECONDS
 from surfacelog.producers.bootstrap import create_namespace
 from surfacelog.producers.session_writer import SessionWriter
 from surfacelog.schemas.registry import connect_codec
@@ -145,6 +148,28 @@ def test_a_transaction_that_is_open_when_the_broker_is_killed_ends(
         assert bus.wait_receipt(following, PATIENCE).first_seq == 0
         successor.stop()
     assert check_log(bus) == {SESSION: 1}
+
+
+def test_every_process_stops_while_the_broker_is_away(
+    broker: PrivateBroker, settings: Settings, spawn: Spawner
+) -> None:
+    """On SIGTERM, within the time that a supervisor gives them.
+
+    Seen to fail: the projector waited for ever for a thread of Faust's that had died.
+    """
+    processes = {name: spawn(name, ready=None) for name in PROCESSES}
+    for process in processes.values():
+        process.wait_line('"ready"', 60)
+    bus = Bus(settings, connect_codec(settings))
+    owner = RawOwner(SESSION)
+    assert bus.ask(owner.open()).status == "committed"  # so that there is a snapshot to hand over
+    broker.kill()
+    started = time.monotonic()
+    for process in processes.values():
+        process.send(signal.SIGTERM)
+    statuses = {name: process.wait_exit(STOP_SECONDS) for name, process in processes.items()}
+    print(f"stopped within {time.monotonic() - started:.1f} s: {statuses}")
+    assert statuses["projector"] == statuses["compactor"] == 0
 
 
 def _next_seq(bus: Bus) -> int | None:
