@@ -27,7 +27,17 @@ _ROW_TYPES: Final = {
     "tool-call-delta": "tool-call-chunks",
 }
 _DELTA_TYPES: Final = {row: delta for delta, row in _ROW_TYPES.items()}
-_EVENT_MEMBERS: Final = {"type", "seq", "time", "data"}
+# What a plain chunk holds, in the order in which `unpack_row` gives it back.
+_EVENT_MEMBERS: Final = ["type", "seq", "time", "data"]
+_DATA_MEMBERS: Final = ["turn", "step", "chunk"]
+_CHUNK_MEMBERS: Final = {
+    "text-delta": [["type", "index", "text"]],
+    "reasoning-delta": [["type", "index", "text"]],
+    "tool-call-delta": [
+        ["type", "index", "id", "argumentsDelta"],
+        ["type", "index", "id", "name", "argumentsDelta"],
+    ],
+}
 _ROW_MEMBERS: Final = {"type", "seq0", "time0", "data"}
 _PLACE: Final = ("turn", "step", "index")
 
@@ -87,39 +97,39 @@ def unpack_row(record: JsonValue) -> list[JsonValue]:
 
 
 def _plain_delta(event: JsonObject) -> _Delta | None:
-    """Return an event as a run's member, None when it has anything that a row cannot carry."""
+    """Return an event as a run's member, None when it has anything that a row cannot carry.
+
+    The order of its members and a time that is spelled 1.0 are such things too.
+    """
     data = event.get("data")
-    if event.get("type") != "assistant/chunk" or event.keys() != _EVENT_MEMBERS:
+    if event.get("type") != "assistant/chunk" or list(event) != _EVENT_MEMBERS:
         return None
-    if not isinstance(data, dict) or data.keys() != {"turn", "step", "chunk"}:
+    if not isinstance(data, dict) or list(data) != _DATA_MEMBERS:
         return None
-    chunk = data["chunk"]
-    if not isinstance(chunk, dict) or not (
-        is_count(event["seq"]) and is_safe_integer(event["time"])
-    ):
+    chunk, seq, time = data["chunk"], event["seq"], event["time"]
+    if not isinstance(chunk, dict) or not (is_count(seq) and is_safe_integer(time)):
         return None
     kind = chunk.get("type")
-    if not isinstance(kind, str) or kind not in _ROW_TYPES:
+    if not isinstance(kind, str) or list(chunk) not in _CHUNK_MEMBERS.get(kind, ()):
         return None
-    text_name = "argumentsDelta" if kind == "tool-call-delta" else "text"
+    *names, text_name = list(chunk)
     common = {"turn": data["turn"], "step": data["step"]} | {
-        name: value for name, value in chunk.items() if name not in ("type", text_name)
+        name: chunk[name] for name in names if name != "type"
     }
-    text = chunk.get(text_name)
-    if not isinstance(text, str) or not _is_common(kind, common):
+    text = chunk[text_name]
+    if not (isinstance(text, str) and type(seq) is int and type(time) is int):
+        return None
+    if not _is_common(common):
         return None
     key = (kind, *(repr((name, common[name])) for name in sorted(common)))
-    return _Delta(int(event["seq"]), int(event["time"]), text, key, common)  # type: ignore[arg-type]
+    return _Delta(seq, time, text, key, common)
 
 
-def _is_common(kind: str, common: JsonObject) -> bool:
-    """Whether what a chunk holds beside its text is exactly what a row of its kind can carry."""
-    if not all(_is_number(common.get(name)) for name in _PLACE):
-        return False
-    rest = common.keys() - set(_PLACE)
-    if kind != "tool-call-delta":
-        return not rest
-    return rest in ({"id"}, {"id", "name"}) and all(isinstance(common[name], str) for name in rest)
+def _is_common(common: JsonObject) -> bool:
+    """Whether what a chunk holds beside its text is of the types that a row can carry."""
+    return all(map(_is_number, map(common.get, _PLACE))) and all(
+        isinstance(common[name], str) for name in common.keys() - set(_PLACE)
+    )
 
 
 def _is_number(value: JsonValue) -> bool:

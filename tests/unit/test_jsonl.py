@@ -128,6 +128,11 @@ def test_three_chunks_make_a_row_and_two_do_not() -> None:
         lambda event: event["data"].update(step=2),
         lambda event: event.update(seq=7),
         lambda event: event.update(time=1.5),
+        lambda event: event.update(time=1002.0),
+        lambda event: event.update(seq=2.0),
+        lambda event: event.update(type=event.pop("type")),
+        lambda event: event["data"].update(turn=event["data"].pop("turn")),
+        lambda event: event["data"]["chunk"].update(index=event["data"]["chunk"].pop("index")),
     ],
 )
 def test_a_chunk_that_is_not_plain_or_not_alike_ends_the_run(change: Any) -> None:
