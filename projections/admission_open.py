@@ -11,6 +11,7 @@ from surfacelog.schemas.records import Opened
 from surfacelog.schemas.session_header import check_header, check_recorded_header
 
 if TYPE_CHECKING:
+    from surfacelog.projections.closers import OpenTurn
     from surfacelog.projections.session_state import SessionState
     from surfacelog.schemas.json_value import JsonObject
     from surfacelog.schemas.records import AppendRequest, Open
@@ -43,7 +44,7 @@ def repaired(state: SessionState, events: tuple[JsonObject, ...], writer_id: str
     """Return a copy of the state after the events that repair its end."""
     copy = state.copy()
     for event in events:
-        copy.advance(event, copy.next_seq, writer_id)
+        copy.advance(event, copy.next_seq, writer_id, live=True)
         copy.next_seq += 1
     return copy
 
@@ -58,11 +59,19 @@ def repairs(state: SessionState) -> tuple[JsonObject, ...]:
     open_turn = state.loop.open_turn()
     closers: list[JsonObject] = []
     if open_turn is not None:
+        _forget_nameless(open_turn)
         closers = turn_closers(open_turn, state.next_seq, state.last_time)
     elif state.ends_with_seed:
         return ()
     end_seed: JsonObject = {"type": "session/end-seed", "time": state.last_time, "data": {}}
     return (*map(_without_seq, closers), end_seed)
+
+
+def _forget_nameless(turn: OpenTurn) -> None:
+    """Drop imported calls that no tool/result can name: their closer would be malformed."""
+    for key, call in list(turn.calls.items()):
+        if not (isinstance(call.call_id, str) and call.call_id):
+            del turn.calls[key]
 
 
 def _without_seq(event: JsonObject) -> JsonObject:

@@ -7,11 +7,13 @@ folded: it may break rules that a live writer must keep.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
-from surfacelog.projections.closers import OpenCall, OpenTurn
+from surfacelog.projections.closers import OpenCall, OpenTurn, advance_turn
 from surfacelog.projections.messages import message_of, tool_call_blocks
 from surfacelog.schemas.errors import AdmissionError
+from surfacelog.schemas.json_text import dumps, js_dumps, loads
 from surfacelog.schemas.json_value import (
     list_member,
     member,
@@ -21,7 +23,7 @@ from surfacelog.schemas.json_value import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from surfacelog.schemas.json_value import JsonObject, JsonValue
 
@@ -32,10 +34,20 @@ class AgentLoop:
     """Open turn and step (None when closed) and the last numbers, which the next ones follow.
 
     `pending` maps the id of each unanswered tool/call of the open step to its seq; `unanswered`
-    lists the tool-call blocks of the open step that no tool/result has answered, in order.
+    lists the ids of the tool-call blocks of the open step that no tool/result has answered, in
+    order. `is_live` says that the open turn was not imported.
     """
 
-    __slots__ = ("last_step", "last_turn", "pending", "step", "turn", "unanswered")
+    __slots__ = (
+        "_opened",
+        "is_live",
+        "last_step",
+        "last_turn",
+        "pending",
+        "step",
+        "turn",
+        "unanswered",
+    )
 
     def __init__(self) -> None:
         self.turn: int | None = None
@@ -44,6 +56,9 @@ class AgentLoop:
         self.last_step = 0
         self.pending: dict[str, int] = {}
         self.unanswered: list[str] = []
+        self.is_live = True
+        # The same as the crash closers see it: imported turns may hold what no live one does.
+        self._opened: OpenTurn | None = None
 
     def copy(self) -> AgentLoop:
         """Return an independent copy."""
@@ -51,30 +66,46 @@ class AgentLoop:
         copy.turn, copy.step = self.turn, self.step
         copy.last_turn, copy.last_step = self.last_turn, self.last_step
         copy.pending, copy.unanswered = self.pending.copy(), self.unanswered.copy()
+        copy.is_live = self.is_live
+        copy._opened = None if self._opened is None else self._opened.copy()
         return copy
 
     def to_json(self) -> JsonValue:
         """Return a compact form for snapshots."""
         pending: JsonObject = dict(self.pending)
         unanswered: list[JsonValue] = list(self.unanswered)
-        return [self.turn, self.step, self.last_turn, self.last_step, pending, unanswered]
+        numbers: list[JsonValue] = [self.turn, self.step, self.last_turn, self.last_step]
+        opened = None if self._opened is None else _opened_text(self._opened)
+        return [*numbers, pending, unanswered, self.is_live, opened]
 
     @classmethod
     def from_json(cls, value: Any) -> AgentLoop:
         """Return what `to_json` was given."""
         loop = cls()
-        loop.turn, loop.step, loop.last_turn, loop.last_step, loop.pending, loop.unanswered = value
+        loop.turn, loop.step, loop.last_turn, loop.last_step, *more = value
+        loop.pending, loop.unanswered, loop.is_live, opened = more
+        loop._opened = None if opened is None else _opened_from(opened)
         return loop
 
     def open_turn(self) -> OpenTurn | None:
-        """Return what crash closers would have to close, None when no turn is open."""
-        if self.turn is None:
+        """Return what crash closers have to close, None when no turn is open.
+
+        Of a live turn every unanswered block, so that the surface can be cut again: also where
+        two have one id, or where an older result of that id was pruned meanwhile, of which the
+        plain closers of a log know nothing.
+        """
+        if self._opened is None:
             return None
-        calls = {
-            call_id: OpenCall(call_id, self.step, self.pending.get(call_id))
-            for call_id in self.unanswered
-        }
-        return OpenTurn(self.turn, self.step, calls)
+        found = self._opened.copy()
+        for number, call_id in enumerate(self._overlooked()):
+            call = OpenCall(call_id, found.step, self.pending.get(call_id))
+            found.calls[f"{number} {call_id}"] = call
+        return found
+
+    def _overlooked(self) -> Iterator[str]:
+        assert self._opened is not None  # only asked then
+        known = Counter(str(call.call_id) for call in self._opened.calls.values())
+        return (Counter(self.unanswered if self.is_live else ()) - known).elements()
 
     def check(self, event: JsonObject) -> None:
         """Raise AdmissionError `turn`, `step` or `pairing` when a live session refuses it."""
@@ -82,11 +113,17 @@ class AgentLoop:
         if rule is not None:
             rule(self, event)
 
-    def advance(self, event: JsonObject, seq: int) -> None:
-        """Fold one event of the log, whether or not a live session would have admitted it."""
+    def advance(self, event: JsonObject, seq: int, *, live: bool) -> None:
+        """Fold one event of the log, whether or not a live session would have admitted it.
+
+        `live` False says that an importer wrote it.
+        """
         effect = _EFFECTS.get(str(event["type"]))
         if effect is not None:
             effect(self, event, seq)
+            self._opened = advance_turn(self._opened, event, seq)
+            if event["type"] == "turn/start":
+                self.is_live = live
 
     def check_place(self, turn: JsonValue, step: JsonValue, what: str) -> None:
         """Refuse what names another turn or step than the open one."""
@@ -145,6 +182,15 @@ class AgentLoop:
         data = event["data"]
         self.check_place(whole_member(data, "turn"), whole_member(data, "step"), str(event["type"]))
 
+    def _check_response(self, event: JsonObject) -> None:
+        self._check_in_step(event)
+        for block in tool_call_blocks(message_of(event)):
+            if not text_member(block, "id"):
+                raise AdmissionError(
+                    "pairing",
+                    "a tool-call block without an id, which no tool/result could answer: name it",
+                )
+
     def _check_open_turn(self, event: JsonObject) -> None:
         if self.turn is None:
             raise AdmissionError("turn", f"{event['type']} outside any turn: start a turn first")
@@ -201,7 +247,7 @@ class AgentLoop:
         self.unanswered.clear()
 
     def _add_blocks(self, event: JsonObject, _seq: int) -> None:
-        if event.get("surfaceOp") == "append":
+        if event.get("surfaceOp") == "append" and self.turn is not None:
             self.unanswered += [
                 str(block.get("id")) for block in tool_call_blocks(message_of(event))
             ]
@@ -226,6 +272,18 @@ def result_call_id(event: JsonObject) -> str | None:
     return text_member(object_member(message_of(event), "source"), "callId")
 
 
+def _opened_text(opened: OpenTurn) -> str:
+    """Return it as JSON text: what is imported may be of any depth."""
+    calls: list[JsonValue] = [list(call) for call in opened.calls.values()]
+    return dumps([opened.turn, opened.step, calls])
+
+
+def _opened_from(text: str) -> OpenTurn:
+    opened: Any = loads(text)
+    turn, step, calls = opened
+    return OpenTurn(turn, step, {js_dumps(call[0]): OpenCall(*call) for call in calls})
+
+
 def _not_started(event: JsonObject) -> bool:
     code = object_member(event["data"], "error").get("code")
     blocks = list_member(message_of(event), "content")
@@ -242,7 +300,7 @@ _CHECKS: Final[dict[str, Callable[[AgentLoop, JsonObject], None]]] = {
     "step/start": AgentLoop._check_step_start,
     "step/end": AgentLoop._check_step_end,
     "assistant/chunk": AgentLoop._check_in_step,
-    "assistant/message": AgentLoop._check_in_step,
+    "assistant/message": AgentLoop._check_response,
     "tool/call": AgentLoop._check_in_step,
     "tool/result": AgentLoop._check_tool_result,
     "user/message": AgentLoop._check_user_message,

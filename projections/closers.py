@@ -9,7 +9,7 @@ log, so every reader makes the same ones.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from surfacelog.projections.messages import tool_call_blocks
 from surfacelog.schemas.errors import CorruptLogError
@@ -17,7 +17,7 @@ from surfacelog.schemas.json_text import js_dumps
 from surfacelog.schemas.json_value import is_safe_integer, member
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from surfacelog.schemas.json_value import JsonObject, JsonValue
 
@@ -31,8 +31,7 @@ UNKNOWN_TEXT: Final = (
 )
 
 
-@dataclass(slots=True)
-class OpenCall:
+class OpenCall(NamedTuple):
     """A tool call without a result. `seq` is its tool/call's; None when it was not started."""
 
     call_id: JsonValue
@@ -42,11 +41,18 @@ class OpenCall:
 
 @dataclass(slots=True)
 class OpenTurn:
-    """What is open at the end of a log: the turn, its step if any, the calls by id, in order."""
+    """What is open at the end of a log: the turn, its step if any, the calls by id, in order.
+
+    The keys of `calls` are the ids as JSON text.
+    """
 
     turn: JsonValue
     step: JsonValue = None
     calls: dict[str, OpenCall] = field(default_factory=dict)
+
+    def copy(self) -> OpenTurn:
+        """Return an independent copy."""
+        return OpenTurn(self.turn, self.step, self.calls.copy())
 
 
 def crash_closers(events: Iterable[JsonValue]) -> list[JsonObject]:
@@ -63,19 +69,28 @@ def crash_closers(events: Iterable[JsonValue]) -> list[JsonObject]:
                 raise CorruptLogError("an event is null")
             continue
         last = event
-        kind = event.get("type")
-        if kind == "turn/start":
-            open_turn = OpenTurn(_member(event, "turn"))
-        elif kind == "turn/end":
-            open_turn = None
-        else:
-            open_turn = _advance(open_turn, event)
+        _check_shape(event)
+        seq = event.get("seq")
+        open_turn = advance_turn(open_turn, event, seq if isinstance(seq, int) else None)
     if open_turn is None:
         return []
     last_seq = last.get("seq")
     if not is_safe_integer(last_seq):
         raise CorruptLogError("the last event has no seq: nothing can follow it")
     return turn_closers(open_turn, int(last_seq) + 1, last.get("time"))  # type: ignore[arg-type]  # a number
+
+
+def advance_turn(turn: OpenTurn | None, event: JsonObject, seq: int | None) -> OpenTurn | None:
+    """Return what is open after one more event, the one at `seq`; `turn` may be changed."""
+    kind = event.get("type")
+    if kind == "turn/start":
+        return OpenTurn(member(event.get("data"), "turn"))
+    if kind == "turn/end":
+        return None
+    effect = _EFFECTS.get(kind) if isinstance(kind, str) else None
+    if turn is not None and effect is not None:
+        effect(turn, event.get("data"), seq)
+    return turn
 
 
 def turn_closers(turn: OpenTurn, seq: int, time: JsonValue) -> list[JsonObject]:
@@ -91,53 +106,53 @@ def turn_closers(turn: OpenTurn, seq: int, time: JsonValue) -> list[JsonObject]:
     return closers
 
 
-def _advance(turn: OpenTurn | None, event: JsonObject) -> OpenTurn | None:
-    """Fold an event; outside a turn too, where calls and steps are lost but must make sense."""
-    state = turn or OpenTurn(None)
-    kind = event.get("type")
-    if kind == "step/start":
-        state.step = _member(event, "step")
-    elif kind == "step/end":
-        state.step = None
-        state.calls.clear()
-    elif kind == "assistant/message":
-        _add_calls(state, event)
-    elif kind == "tool/call":
-        call = state.calls.get(js_dumps(_member(event, "callId")))
-        if call is not None and isinstance(event.get("seq"), int):
-            call.seq = event["seq"]  # type: ignore[assignment]  # an integer: just checked
-    elif kind == "tool/result":
-        source = member(_message(event), "source")
-        if source is None:
-            raise CorruptLogError(f"the tool/result at seq {event.get('seq')} has no source")
-        state.calls.pop(js_dumps(member(source, "callId")), None)
-    return turn
+def _start_step(turn: OpenTurn, data: JsonValue, _seq: int | None) -> None:
+    turn.step = member(data, "step")
 
 
-def _add_calls(state: OpenTurn, event: JsonObject) -> None:
-    message = _message(event)
-    content = member(message, "content")
-    if not isinstance(message, dict) or not isinstance(content, list | str) or None in content:
-        raise CorruptLogError(f"the assistant/message at seq {event.get('seq')} has no blocks")
-    for block in tool_call_blocks(message):
+def _end_step(turn: OpenTurn, _data: JsonValue, _seq: int | None) -> None:
+    turn.step = None
+    turn.calls.clear()
+
+
+def _add_calls(turn: OpenTurn, data: JsonValue, _seq: int | None) -> None:
+    message = member(data, "message")
+    for block in tool_call_blocks(message if isinstance(message, dict) else {}):
         call_id = block.get("id")
-        key = js_dumps(call_id)
-        call = state.calls.setdefault(key, OpenCall(call_id, None))
-        call.step, call.seq = _member(event, "step"), None
+        turn.calls[js_dumps(call_id)] = OpenCall(call_id, member(data, "step"))
 
 
-def _message(event: JsonObject) -> JsonValue:
-    message = _member(event, "message")
+def _start_call(turn: OpenTurn, data: JsonValue, seq: int | None) -> None:
+    key = js_dumps(member(data, "callId"))
+    if key in turn.calls and seq is not None:
+        turn.calls[key] = turn.calls[key]._replace(seq=seq)
+
+
+def _answer_call(turn: OpenTurn, data: JsonValue, _seq: int | None) -> None:
+    source = member(member(data, "message"), "source")
+    turn.calls.pop(js_dumps(member(source, "callId")), None)
+
+
+def _check_shape(event: JsonObject) -> None:
+    """Refuse an event that does not say what it opens or closes, outside a turn too."""
+    kind, data = event.get("type"), event.get("data")
+    if kind in ("turn/start", "step/start", "tool/call") and data is None:
+        raise _malformed(event, "data")
+    if kind not in ("assistant/message", "tool/result"):
+        return
+    message = member(data, "message")
     if message is None:
-        raise CorruptLogError(f"the {event.get('type')} at seq {event.get('seq')} has no message")
-    return message
+        raise _malformed(event, "message")
+    if kind == "tool/result" and member(message, "source") is None:
+        raise _malformed(event, "source")
+    if kind == "assistant/message":
+        content = member(message, "content")
+        if not isinstance(content, list | str) or None in content:
+            raise _malformed(event, "list of blocks")
 
 
-def _member(event: JsonObject, name: str) -> JsonValue:
-    data = event.get("data")
-    if data is None:
-        raise CorruptLogError(f"the {event.get('type')} at seq {event.get('seq')} has no data")
-    return member(data, name)
+def _malformed(event: JsonObject, missing: str) -> CorruptLogError:
+    return CorruptLogError(f"the {event.get('type')} at seq {event.get('seq')} has no {missing}")
 
 
 def _error_result(turn: OpenTurn, call: OpenCall, seq: int, time: JsonValue) -> JsonObject:
@@ -164,3 +179,12 @@ def _error_result(turn: OpenTurn, call: OpenCall, seq: int, time: JsonValue) -> 
 
 def _event(kind: str, seq: int, time: JsonValue, data: JsonObject) -> JsonObject:
     return {"type": kind, "seq": seq, "time": time, "data": data}
+
+
+_EFFECTS: Final[dict[str, Callable[[OpenTurn, JsonValue, int | None], None]]] = {
+    "step/start": _start_step,
+    "step/end": _end_step,
+    "assistant/message": _add_calls,
+    "tool/call": _start_call,
+    "tool/result": _answer_call,
+}

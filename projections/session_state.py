@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from surfacelog.schemas.json_value import JsonObject, JsonValue
     from surfacelog.schemas.records import EventBatch, Item
 
-SNAPSHOT_VERSION: Final = 3
+SNAPSHOT_VERSION: Final = 4
 
 EFFECTIVE_TYPES: Final = (
     CORE_TYPES
@@ -140,7 +140,8 @@ class SessionState:
                 seq += len(item.deltas)
                 continue
             if item["type"] in EFFECTIVE_TYPES:
-                self.advance(resolve_citations(item, first_seq), seq, batch.writer_id)
+                event = resolve_citations(item, first_seq)
+                self.advance(event, seq, batch.writer_id, live=batch.role != "importer")
             seq += 1
         self.next_seq = seq
         if batch.items:
@@ -148,13 +149,14 @@ class SessionState:
             self.last_time = _time(last)
             self.ends_with_seed = _is_end_seed(last)
 
-    def advance(self, event: JsonObject, seq: int, writer_id: str) -> None:
+    def advance(self, event: JsonObject, seq: int, writer_id: str, *, live: bool) -> None:
         """Fold the effect of one event on the session's rules, whatever those rules say.
 
-        Its citations are resolved. Positions (`next_seq`, `last_time`) move with whole batches.
+        Its citations are resolved; `live` False says that an importer wrote it. Positions
+        (`next_seq`, `last_time`) move with whole batches.
         """
         kind = event["type"]
-        self.loop.advance(event, seq)
+        self.loop.advance(event, seq, live=live)
         self.brackets.advance(event, writer_id)
         if kind in SURFACE_TYPES:
             self.surface.advance(event, seq)

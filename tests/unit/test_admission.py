@@ -36,7 +36,7 @@ from surfacelog.schemas.topics import REQUEST_RETENTION_MS
 
 if TYPE_CHECKING:
     from surfacelog.schemas.event_types import Role
-    from surfacelog.schemas.json_value import JsonObject
+    from surfacelog.schemas.json_value import JsonObject, JsonValue
 
 
 @pytest.fixture
@@ -239,6 +239,15 @@ def test_results_answer_started_calls_of_unanswered_blocks(session: LiveSession)
     assert refused(session.owner(not_started("c3"))) == ("pairing", 0)
     assert refused(session.owner(call("c3"), result("c3"))) == ("pairing", 1)
     admitted(session.owner(result("c1"), not_started("c2"), step_end()))
+
+
+@pytest.mark.parametrize("call_id", ["", None, 7])
+def test_a_call_that_nothing_could_answer_is_not_admitted(
+    session: LiveSession, call_id: JsonValue
+) -> None:
+    nameless = assistant("c1")
+    nameless["data"]["message"]["content"][1]["id"] = call_id  # type: ignore[index,call-overload]  # as it was made
+    assert refused(session.owner(nameless)) == ("pairing", 0)
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,11 @@ from tests.live_session import (
     call,
     event,
     posted,
+    prune,
     refused,
     result,
     run,
+    span,
     step_end,
     step_start,
     turn_end,
@@ -28,7 +30,7 @@ from surfacelog.projections.admission import Admitted, Duplicate
 from surfacelog.projections.closers import crash_closers
 from surfacelog.projections.session_state import SessionState
 from surfacelog.schemas.errors import CorruptLogError, UnsupportedLogError
-from surfacelog.schemas.records import Open, Opened
+from surfacelog.schemas.records import ChunkRun, Open, Opened
 
 if TYPE_CHECKING:
     from surfacelog.schemas.event_types import Role
@@ -111,6 +113,47 @@ def test_taking_over_closes_the_crashed_turn() -> None:
     # The open's own events cite by where they are, behind the closers.
     assert session.events()[-1]["sourceEventSeqs"] == [14]
     assert session.ask(opening) == Duplicate(9, 15, 2)
+
+
+def test_every_unanswered_block_of_a_live_turn_gets_a_result() -> None:
+    """Two blocks of one id, and a pruned older result of that id: the plain closers know of one,
+    and of none."""
+    session = LiveSession()
+    session.open()
+    admitted(session.owner(turn_start(), step_start(), assistant("c1"), call("c1"), result("c1")))
+    admitted(session.owner(step_end(), step_start(2), assistant("c1", step=2), call("c1", step=2)))
+    admitted(session.owner(assistant("c1", step=2)))
+    short = result("c1", "short", op=span(4, 4), sourceEventSeqs=[4])
+    admitted(session.compactor(prune(4), short))
+    assert crash_closers(session.events())[0]["type"] == "step/end"
+    batch = admitted(session.open("next"))
+    kinds = [item["type"] for item in batch.items if not isinstance(item, ChunkRun)]
+    assert kinds == ["tool/result", "tool/result", "step/end", "turn/end", "session/end-seed"]
+    assert session.state is not None
+    assert sum(node.delta for node in session.state.surface.nodes) == 0
+    admitted(session.send(session.request("next", "owner", user())))
+
+
+def test_an_imported_turn_is_closed_as_its_log_says() -> None:
+    """Numbers, steps and ids of its own: what a live session would have refused."""
+    odd = assistant("c1", "c2", turn=7, step=3)
+    odd["data"]["message"]["content"].append({"type": "tool-call"})  # type: ignore[index,call-overload,union-attr]  # as it was made
+    history = (
+        event("turn/start", {"turn": 7, "trigger": None}),
+        call("c2", turn=7, step=3),
+        odd,
+        step_start(4, 7),
+        call("c1", turn=7, step=4),
+    )
+    session = LiveSession()
+    admitted(session.send(session.request("imp", "importer", *history, open=Open(HEADER))))
+    expected = crash_closers(session.events())
+    admitted(session.open())
+    results = [e for e in session.events()[5:] if e["type"] == "tool/result"]
+    assert results == expected[:2]
+    assert [e["data"]["step"] for e in results] == [3, 3]  # type: ignore[index,call-overload]  # objects
+    # The third one has no id: no event could answer it.
+    assert len(expected) == len(session.events()) - 5
 
 
 def test_a_log_that_ends_with_an_end_seed_gets_no_second_one() -> None:
