@@ -58,6 +58,12 @@ class Settings(BaseSettings):
     compactor_lock_seconds: float = Field(
         30.0, gt=0, description="Time to live of a session's lock; renewed at a third of it."
     )
+    compactor_poll_seconds: float = Field(
+        300.0,
+        ge=6,
+        description="A compactor that has not polled for so long loses its partitions. A call of a"
+        " model does not keep it from polling.",
+    )
     compaction_max_tokens: int = Field(
         8192, ge=1, description="What a checkpoint may cost at most, in tokens."
     )
@@ -119,6 +125,9 @@ class Settings(BaseSettings):
     )
     summarizer_silence_seconds: float = Field(
         120.0, gt=0, description="Silence of the endpoint after which a call counts as cut."
+    )
+    summarizer_seconds: float = Field(
+        900.0, gt=0, description="How long one call may take in all: a trickle ends then, too."
     )
 
     instance: str = Field(

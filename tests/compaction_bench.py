@@ -35,6 +35,7 @@ from tests.live_session import LiveSession
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
+    from surfacelog.processors.compactor.bracket_watch import BracketWatch
     from surfacelog.processors.summarizers.protocol import Summarizer, Summary, SummaryRequest
     from surfacelog.projections.log_reader import LogReader
     from surfacelog.schemas.compaction_outcome import CompactionOutcome
@@ -61,6 +62,7 @@ class Bench:
             surface=cast("SurfaceReader", self),
             log=SpanLog(cast("LogReader", self)),
             sender=self,
+            brackets=cast("BracketWatch", self),
             summarizer=self.summarizer,
             policies=policies({}),
             stopping=self.stopping,
@@ -127,6 +129,13 @@ class Bench:
             epoch=state.epoch,
             open_compaction_seq=self._bracket_seq(),
         )
+
+    # As the watch of brackets.
+    async def closed(self, _session: str, compaction_id: str, _start: int) -> None:
+        while (state := self.session.state) and state.bracket:
+            if state.bracket.compaction_id != compaction_id:
+                break
+            await asyncio.sleep(0)
 
     # As the reader of the log.
     def batches(

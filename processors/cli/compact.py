@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
+from surfacelog.processors.cli.cancel import cancel
 from surfacelog.processors.cli.find_settings import find_settings
 from surfacelog.processors.cli.output import JsonOption, print_json, print_line
 from surfacelog.processors.compactor.accounts import surface_nodes
@@ -36,6 +37,9 @@ def compact(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would be compacted.")
     ] = False,
+    cancel_running: Annotated[
+        bool, typer.Option("--cancel", help="End the compaction that is running.")
+    ] = False,
     retain_tokens: Annotated[
         int, typer.Option(min=0, help="Leave a tail worth about so many tokens.")
     ] = 0,
@@ -43,7 +47,14 @@ def compact(
     as_json: JsonOption = False,
 ) -> None:
     """Put a checkpoint in the place of an older part of a session's Surface."""
+    if cancel_running and (dry_run or retain_tokens):
+        raise typer.BadParameter(
+            "it begins nothing: leave the other options out", param_hint="--cancel"
+        )
     settings = find_settings()
+    if cancel_running:
+        print_result(asyncio.run(cancel(settings, session)), as_json=as_json)
+        return
     if dry_run:
         print_result(asyncio.run(_dry_run(settings, session, retain_tokens)), as_json=as_json)
         return

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from surfacelog.schemas.compaction_outcome import FailureClass
+    from surfacelog.schemas.event_types import Role
     from surfacelog.schemas.records import Item, Receipt
 
 RECEIPT_SECONDS: Final = 120.0
@@ -44,13 +45,14 @@ class Sender(Protocol):
 
 
 class SessionAppends:
-    """One compaction's appends to its session, one after the other, as a writer of its own.
+    """Appends about compaction to one session, one after the other, as a writer of its own.
 
     A context manager: the writer is forgotten at its end.
     """
 
-    def __init__(self, sender: Sender, session_id: str) -> None:
+    def __init__(self, sender: Sender, session_id: str, role: Role = "compactor") -> None:
         self._sender = sender
+        self._role = role
         self._session_id = session_id
         self._writer_id = sender.writer_id(session_id)
 
@@ -73,7 +75,7 @@ class SessionAppends:
                 epoch=0,
                 append_seq=0,
                 attempt=0,
-                role="compactor",
+                role=self._role,
                 items=tuple(items),
                 expect=None if generation is None else Expectation(generation=generation),
             )

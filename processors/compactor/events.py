@@ -44,11 +44,18 @@ def start_event(opening: Opening, time: int) -> JsonObject:
 
 
 def failed_end_event(
-    opening: Opening, time: int, error: str, error_class: FailureClass
+    opening: Opening,
+    time: int,
+    error: str,
+    error_class: FailureClass,
+    cost: JsonObject | None = None,
 ) -> JsonObject:
-    """Return the compaction/end of a compaction that failed after its start."""
+    """Return the compaction/end of a compaction that failed after its start.
+
+    `cost` says what a model was paid all the same: provider, model, usage, attempts.
+    """
     data = {**opening.members(), "turn": opening.turn, "error": error, "errorClass": error_class}
-    return _event("compaction/end", time, data)
+    return _event("compaction/end", time, data if cost is None else {**data, "cost": cost})
 
 
 def publication(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import structlog
 
+from surfacelog.processors.compactor.interruption import end_tasks, unless
 from surfacelog.projections.announced import wait_announced
 from surfacelog.projections.redis_calls import RedisUnavailableError
 from surfacelog.schemas.errors import SurfacelogError
@@ -111,17 +112,19 @@ class SessionLock:
 
 
 @asynccontextmanager
-async def session_lock(calls: RedisCalls, key: str, ttl: float) -> AsyncIterator[SessionLock]:
+async def session_lock(
+    calls: RedisCalls, key: str, ttl: float, stopping: asyncio.Event
+) -> AsyncIterator[SessionLock]:
     """Take a session's lock, keep it renewed inside the block, release it afterwards.
 
     `ttl` is in seconds. The block asks `check()` before everything that must not happen twice.
+    Raises InterruptedCallError when `stopping` is set before the lock was free.
     """
     lock = SessionLock(calls, key, ttl)
-    await lock.acquire()
+    await unless(lock.acquire(), stopping.wait())
     keeper = asyncio.create_task(lock.keep(), name=f"keep {key}")
     try:
         yield lock
     finally:
-        keeper.cancel()
-        await asyncio.gather(keeper, return_exceptions=True)
+        await end_tasks(keeper)
         await lock.release()

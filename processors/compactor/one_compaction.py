@@ -7,10 +7,8 @@ compaction/end. The lock in Redis only keeps two workers from paying for the sam
 
 from __future__ import annotations
 
-import asyncio
 import time
 import uuid
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -29,12 +27,17 @@ from surfacelog.processors.compactor.events import (
     start_event,
 )
 from surfacelog.processors.compactor.failures import CompactionFailedError, classified
+from surfacelog.processors.compactor.interruption import InterruptedCallError, unless
 from surfacelog.processors.summarizers.protocol import SummaryRequest
 from surfacelog.projections.compaction_plan import choose_span
 from surfacelog.schemas.failpoints import failpoint
+from surfacelog.schemas.json_value import text_member
 
 if TYPE_CHECKING:
+    import asyncio
+
     from surfacelog.processors.compactor.appends import Sender
+    from surfacelog.processors.compactor.bracket_watch import BracketWatch
     from surfacelog.processors.compactor.lock import SessionLock
     from surfacelog.processors.compactor.span_log import SpanLog
     from surfacelog.processors.summarizers.protocol import Summarizer, Summary
@@ -61,6 +64,7 @@ class Tools:
     surface: SurfaceReader
     log: SpanLog
     sender: Sender
+    brackets: BracketWatch
     summarizer: Summarizer
     policies: CompactionPolicies
     stopping: asyncio.Event
@@ -100,12 +104,17 @@ class OneCompaction:
                 return await self._publish(plan, await self._summarize(plan))
             except Exception as error:
                 failure = classified(error)
-                await self._end(plan.opening, failure)
+                if failure.failure == "orphaned":
+                    failure = await self._why_closed(plan)
+                else:
+                    await self._end(plan.opening, failure)
                 raise failure from error
 
     async def _start(self, cut: SurfaceCut, retain_tokens: int) -> Plan:
         """Choose a span and append compaction/start, if the Surface is still at its generation."""
         for _ in range(PLANS):
+            if self._tools.stopping.is_set():
+                raise _told_to_stop()
             span = choose_span(surface_nodes(cut), cut.prices, retain_tokens, self._request.range)
             opening = Opening(uuid.uuid4().hex, cut.open_turn)
             try:
@@ -115,7 +124,8 @@ class OneCompaction:
             except CompactionFailedError as error:
                 if error.failure != "changed":
                     raise
-            cut = await self._tools.surface.read(self._session_id)
+            # The log is ahead of the cut, or the append would not have been refused.
+            cut = await self._tools.surface.read(self._session_id, at_least=cut.as_of_seq + 1)
         raise CompactionFailedError("changed", f"the Surface changed {PLANS} times before a start")
 
     async def _summarize(self, plan: Plan) -> Summary:
@@ -131,15 +141,20 @@ class OneCompaction:
             max_tokens=policy.max_tokens,
             model=policy.summarization_model,
         )
-        call = asyncio.create_task(self._tools.summarizer.summarize(request), name="summarize")
-        await _until_one(call, self._lock.lost, self._tools.stopping)
-        if not call.done():
-            call.cancel()
-            with suppress(asyncio.CancelledError):
-                await call
+        try:
+            return await unless(
+                self._tools.summarizer.summarize(request),
+                self._lock.lost.wait(),
+                self._tools.stopping.wait(),
+                self._tools.brackets.closed(
+                    self._session_id, plan.opening.compaction_id, plan.start_seq
+                ),
+            )
+        except InterruptedCallError as error:
             self._lock.check()
-            raise CompactionFailedError("cancelled", "the worker was told to stop", repeat=True)
-        return call.result()
+            if self._tools.stopping.is_set():
+                raise _told_to_stop() from error
+            raise CompactionFailedError("orphaned", "the log closed the bracket") from error
 
     async def _publish(self, plan: Plan, summary: Summary) -> CompactionOutcome:
         """Append summary, checkpoint, receipt and end: all of them, in this order, or nothing."""
@@ -159,28 +174,36 @@ class OneCompaction:
             time=_now(),
         )
         self._lock.check()
+        failpoint("compactor-publishing")
         first_seq = await self._appends.append(events)
         failpoint("compactor-published")
         return compacted(self._request, first_seq + 1, receipt.to_data())
 
     async def _end(self, opening: Opening, failure: CompactionFailedError) -> None:
         """Close the own bracket; refused when someone else has closed it, which is as good."""
-        event = failed_end_event(opening, _now(), failure.message, failure.failure)
+        event = failed_end_event(opening, _now(), failure.message, failure.failure, failure.cost)
         try:
             await self._appends.append([event])
         except CompactionFailedError as error:
             _log.warning("bracket not ended", session=self._session_id, reason=str(error))
 
+    async def _why_closed(self, plan: Plan) -> CompactionFailedError:
+        """Return what it means for the request that someone else closed the bracket.
 
-async def _until_one(call: asyncio.Task[Summary], *events: asyncio.Event) -> None:
-    """Return when the call is done or one of the events is set."""
-    waits = [asyncio.create_task(event.wait()) for event in events]
-    try:
-        await asyncio.wait([call, *waits], return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for wait in waits:
-            wait.cancel()
-        await asyncio.gather(*waits, return_exceptions=True)
+        An operator has cancelled it: that is its outcome. A worker that took over, or a new owner,
+        has only ended this attempt.
+        """
+        end = await self._tools.log.compaction_end(
+            self._session_id, plan.opening.compaction_id, plan.start_seq
+        )
+        why = text_member(end, "error") or "a session/end-seed made it stale"
+        if text_member(end, "errorClass") == "cancelled":
+            return CompactionFailedError("cancelled", why)
+        return CompactionFailedError("orphaned", f"ended by someone else: {why}", repeat=True)
+
+
+def _told_to_stop() -> CompactionFailedError:
+    return CompactionFailedError("cancelled", "the worker was told to stop", repeat=True)
 
 
 def _now() -> int:

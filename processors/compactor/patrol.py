@@ -72,9 +72,9 @@ class Patrol:
         return found
 
     async def _end(self, session_id: str) -> None:
-        seconds = self.tools.settings.compactor_lock_seconds
+        seconds, stopping = self.tools.settings.compactor_lock_seconds, self.tools.stopping
         try:
-            async with session_lock(self.calls, self.keys.lock(session_id), seconds):
+            async with session_lock(self.calls, self.keys.lock(session_id), seconds, stopping):
                 await end_orphan(await self.tools.surface.read(session_id), self.tools)
         except SurfacelogError as error:
             _log.warning("orphan not ended", session=session_id, reason=error.message)

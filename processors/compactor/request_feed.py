@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 POLL_SECONDS: Final = 0.2
+SESSION_MS: Final = 6000
 
 _log = structlog.get_logger()
 
@@ -47,7 +48,9 @@ class RequestFeed:
         self._consumer = Consumer(_config(settings))
         # The client blocks, and calls back in the thread that polls: all its calls share one.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="compactions")
-        self._consumer.subscribe([self._topic], on_revoke=self._revoked, on_lost=self._lost)
+        self._consumer.subscribe(
+            [self._topic], on_assign=_assigned, on_revoke=self._revoked, on_lost=self._lost
+        )
 
     async def next(self, *, wanted: bool) -> Delivered | None:
         """Return the next request; None when there is none yet, or none is wanted.
@@ -110,8 +113,13 @@ class RequestFeed:
         self._lost(_consumer, partitions)
 
     def _lost(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        _log.info("partitions lost", partitions=[place.partition for place in partitions])
         for place in partitions:
             self._offsets.forget(place.partition)
+
+
+def _assigned(_consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    _log.info("partitions assigned", partitions=[place.partition for place in partitions])
 
 
 def _config(settings: Settings) -> dict[str, str | int | bool]:
@@ -121,6 +129,7 @@ def _config(settings: Settings) -> dict[str, str | int | bool]:
         "enable.auto.commit": False,
         "auto.offset.reset": "earliest",
         # A killed worker's requests go to another one after this time.
-        "session.timeout.ms": 6000,
+        "session.timeout.ms": SESSION_MS,
+        "max.poll.interval.ms": int(settings.compactor_poll_seconds * 1000),
         "fetch.wait.max.ms": 100,
     }

@@ -21,6 +21,7 @@ from surfacelog.processors.compactor.prune import prune
 from surfacelog.processors.compactor.takeover import end_orphan
 from surfacelog.projections.checkpoint import checkpoint_of
 from surfacelog.projections.compaction_plan import NothingToCompactError
+from surfacelog.projections.visibility import VisibilityTimeout
 from surfacelog.schemas.errors import NotFoundError
 from surfacelog.schemas.failpoints import failpoint
 from surfacelog.schemas.json_value import int_member, text_member
@@ -49,13 +50,13 @@ class Requests:
         """Return the request's outcome, at once when it has one already; it is recorded by then.
 
         Raises CompactionFailedError or ServiceError when there is none yet and the request is to
-        be carried out again.
+        be carried out again, InterruptedCallError when the worker stops before its turn has come.
         """
         outcome = await self.outcomes.find(request)
         if outcome is not None:
             return outcome
         key, ttl = self.keys.lock(request.session_id), self.tools.settings.compactor_lock_seconds
-        async with session_lock(self.calls, key, ttl) as lock:
+        async with session_lock(self.calls, key, ttl, self.tools.stopping) as lock:
             failpoint("compactor-locked")
             outcome = await self.outcomes.find(request)
             if outcome is None:
@@ -74,6 +75,8 @@ class Requests:
         try:
             cut = await end_orphan(await self.tools.surface.read(request.session_id), self.tools)
         except NotFoundError as error:
+            if await self.tools.log.holds(request.session_id):
+                raise _not_visible(error) from error
             return failed(request, CompactionFailedError("changed", error.message))
         before = cut
         try:
@@ -93,6 +96,8 @@ class Requests:
             if error.repeat:
                 raise
             return failed(request, error)
+        except VisibilityTimeout as error:
+            raise _not_visible(error) from error
 
     async def _landed(
         self, request: CompactionRequest, cut: SurfaceCut
@@ -113,3 +118,8 @@ class Requests:
                         "the session was compacted after this was asked for"
                     )
         return None
+
+
+def _not_visible(error: NotFoundError | VisibilityTimeout) -> CompactionFailedError:
+    """Redis was emptied, or the projector is away: it will show the session again."""
+    return CompactionFailedError("persistence", error.message, repeat=True)

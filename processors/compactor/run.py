@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from surfacelog.processors.compactor.bracket_watch import BracketWatch
+from surfacelog.processors.compactor.interruption import end_tasks
 from surfacelog.processors.compactor.one_compaction import Tools
 from surfacelog.processors.compactor.outcomes import Outcomes
 from surfacelog.processors.compactor.patrol import Patrol
@@ -52,7 +54,7 @@ async def _run(settings: Settings) -> None:
         async with asyncio.TaskGroup() as running:
             looking = running.create_task(patrol.run())
             await worker.run()
-            looking.cancel()
+            await end_tasks(looking)
 
 
 async def _parts(
@@ -74,6 +76,7 @@ async def _parts(
         surface=surface,
         log=SpanLog(LogReader(settings, codec, SessionIndex(settings))),
         sender=sender,
+        brackets=BracketWatch(calls, keys),
         summarizer=KeptSummarizer(summarizer, calls, keys),
         policies=policies,
         stopping=stopping,

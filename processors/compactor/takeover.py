@@ -1,4 +1,4 @@
-"""Ending a compaction whose worker is gone, so that the session can be compacted again."""
+"""Ending a compaction that somebody else began: its worker is gone, or an operator says so."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from surfacelog.processors.compactor.failures import CompactionFailedError
 from surfacelog.schemas.json_value import int_member, text_member
 
 if TYPE_CHECKING:
+    from surfacelog.processors.compactor.appends import Sender
     from surfacelog.processors.compactor.one_compaction import Tools
+    from surfacelog.processors.compactor.span_log import SpanLog
     from surfacelog.projections.reader import SurfaceCut
+    from surfacelog.schemas.json_value import JsonObject
 
 VISIBLE_SECONDS: Final = 60.0
 
@@ -28,23 +31,53 @@ async def end_orphan(cut: SurfaceCut, tools: Tools) -> SurfaceCut:
     it. Should it wake up, the log refuses all that it has to say (`compaction.closed`), and if
     it was faster, the log refuses this end.
     """
-    if cut.open_compaction is None or cut.open_compaction_seq is None:
+    opening = await open_bracket(cut, tools.log)
+    if opening is None:
         return cut
-    session_id, seq = cut.session_id, cut.open_compaction_seq
-    start = await tools.log.data(session_id, seq)
-    opening = Opening(
+    end = failed_end_event(opening, _now(), "its worker is gone", "orphaned")
+    ended = await _append_end(cut, end, SessionAppends(tools.sender, cut.session_id))
+    if ended is not None:
+        _log.info("orphan ended", session=cut.session_id, compaction=opening.compaction_id)
+    # Refused, it was ended after this cut was taken.
+    at_least = cut.as_of_seq + 1 if ended is None else ended
+    return await tools.surface.read(cut.session_id, at_least=at_least, timeout=VISIBLE_SECONDS)
+
+
+async def cancel_compaction(cut: SurfaceCut, log: SpanLog, sender: Sender) -> str | None:
+    """End the compaction that is open on the cut as cancelled, whoever works on it.
+
+    The log closes it, so nothing of it can land any more; its worker notices and stops paying.
+    Return its id, None when none was open or it ended before. Raises CompactionFailedError.
+    """
+    opening = await open_bracket(cut, log)
+    if opening is None:
+        return None
+    end = failed_end_event(opening, _now(), "cancelled by an operator", "cancelled")
+    appends = SessionAppends(sender, cut.session_id, "operator")
+    ended = await _append_end(cut, end, appends)
+    return None if ended is None else opening.compaction_id
+
+
+async def open_bracket(cut: SurfaceCut, log: SpanLog) -> Opening | None:
+    """Return what the open compaction's events repeat, read from its start; None without one."""
+    if cut.open_compaction is None or cut.open_compaction_seq is None:
+        return None
+    start = await log.data(cut.session_id, cut.open_compaction_seq)
+    return Opening(
         cut.open_compaction, int_member(start, "turn"), text_member(start, "sourceCommandId")
     )
-    end = failed_end_event(opening, _now(), "its worker is gone", "orphaned")
-    try:
-        with SessionAppends(tools.sender, session_id) as appends:
-            ended = await appends.append([end])
-        _log.info("orphan ended", session=session_id, compaction=opening.compaction_id)
-    except CompactionFailedError as error:
-        if error.failure != "orphaned":
-            raise
-        ended = cut.as_of_seq + 1  # it was ended after this cut was taken
-    return await tools.surface.read(session_id, at_least=ended, timeout=VISIBLE_SECONDS)
+
+
+async def _append_end(cut: SurfaceCut, end: JsonObject, appends: SessionAppends) -> int | None:
+    """Append a compaction/end; return its seq, None when the bracket was closed before."""
+    with appends:
+        try:
+            return await appends.append([end])
+        except CompactionFailedError as error:
+            if error.failure != "orphaned":
+                raise
+            _log.info("bracket closed before", session=cut.session_id, reason=error.message)
+            return None
 
 
 def _now() -> int:

@@ -2,7 +2,8 @@
 
 A summary may take ten minutes, a poll loop may not: requests run as tasks, a bounded number at
 once, those of one session one after the other. While all places are taken polling goes on
-without delivering, so the worker stays a member of its group.
+without delivering, so the worker stays a member of its group. Told to stop, a worker ends what it
+has begun as cancelled, and what a service that is away keeps from ending it leaves to another one.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from tenacity import (
 )
 
 from surfacelog.processors.compactor.failures import CompactionFailedError
+from surfacelog.processors.compactor.interruption import InterruptedCallError, end_tasks
 from surfacelog.projections.visibility import wait_at_most
 from surfacelog.schemas.errors import ServiceError
 
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from surfacelog.schemas.records import CompactionRequest
 
 RETRY_SECONDS_MAX: Final = 30.0
+STOP_SECONDS: Final = 10.0
+"""How long compactions may take to end when the worker stops: a supervisor waits for 20 s."""
 
 _log = structlog.get_logger()
 
@@ -58,9 +62,18 @@ class Worker:
                 if delivered is not None:
                     self._begin(delivered)
         finally:
-            if self._tasks:
-                await asyncio.wait(self._tasks)
+            self._stopping.set()
+            await self._end_tasks()
             await self._feed.close()
+
+    async def _end_tasks(self) -> None:
+        """Wait until all tasks have ended, and cancel those that do not."""
+        if not self._tasks:
+            return
+        _, stuck = await asyncio.wait(self._tasks, timeout=STOP_SECONDS)
+        for task in stuck:
+            _log.warning("compaction left open", session=task.get_name(), seconds=STOP_SECONDS)
+        await end_tasks(*stuck)
 
     def _begin(self, delivered: Delivered) -> None:
         session_id = delivered.request.session_id
@@ -82,7 +95,7 @@ class Worker:
         log = _log.bind(session=request.session_id, request=request.request_id)
         try:
             outcome = await self._outcome(request)
-        except (CompactionFailedError, ServiceError) as error:
+        except (CompactionFailedError, ServiceError, InterruptedCallError) as error:
             log.info("request given back", reason=error.message)
             return
         except Exception:

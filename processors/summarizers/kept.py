@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
 
+import structlog
+
 from surfacelog.processors.summarizers.protocol import Summary
+from surfacelog.projections.redis_calls import RedisUnavailableError
 from surfacelog.schemas.failpoints import failpoint
 from surfacelog.schemas.json_text import dumps, loads
 
@@ -17,6 +21,9 @@ if TYPE_CHECKING:
     from surfacelog.schemas.json_value import JsonValue
 
 KEPT_SECONDS: Final = 60 * 60
+KEEP_AGAIN_SECONDS: Final = 0.2
+
+_log = structlog.get_logger()
 
 
 class KeptSummarizer:
@@ -24,12 +31,14 @@ class KeptSummarizer:
 
     A result is found under the digest of the span and of all that can change the summary. The
     calls are counted before they are made, so `attempts` also tells of those whose worker died.
+    A result that Redis could not take yet is held back in memory: it is paid for as well.
     """
 
     def __init__(self, summarizer: Summarizer, calls: RedisCalls, keys: Keys) -> None:
         self._summarizer = summarizer
         self._calls = calls
         self._keys = keys
+        self._held: dict[str, Summary] = {}
 
     @property
     def identity(self) -> str:
@@ -42,15 +51,35 @@ class KeptSummarizer:
         kept = await self._calls.one(("HGET", key, "summary"))
         if kept is not None:
             return _from_text(kept.decode())
+        if key not in self._held:
+            self._held[key] = await self._made(key, request)
+        await self._keep(key, self._held[key])
+        failpoint("compactor-kept")
+        return self._held.pop(key)
+
+    async def _made(self, key: str, request: SummaryRequest) -> Summary:
         called, _ = await self._calls.run(
             [("HINCRBY", key, "calls", 1), ("EXPIRE", key, KEPT_SECONDS)]
         )
         failpoint("compactor-calling")
         made = await self._summarizer.summarize(request)
-        summary = replace(made, attempts=made.attempts + int(called) - 1)
-        await self._calls.one(("HSET", key, "summary", _to_text(summary)))
-        failpoint("compactor-kept")
-        return summary
+        return replace(made, attempts=made.attempts + int(called) - 1)
+
+    async def _keep(self, key: str, summary: Summary) -> None:
+        """Keep it as soon as Redis answers; who waits holds a lock there, and ends with it."""
+        while True:
+            try:
+                await self._calls.run(
+                    [
+                        ("HSET", key, "summary", _to_text(summary)),
+                        ("EXPIRE", key, KEPT_SECONDS),
+                    ]
+                )
+            except RedisUnavailableError as error:
+                _log.warning("summary not kept yet", reason=error.message)
+                await asyncio.sleep(KEEP_AGAIN_SECONDS)
+            else:
+                return
 
     def _digest(self, request: SummaryRequest) -> str:
         parts: list[JsonValue] = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -46,13 +47,14 @@ class OpenAiSummarizer:
 
     A call that may go better the next time (429, 5xx, a cut connection, silence) is made again,
     at most `ATTEMPTS` times in all and not before the endpoint's retry-after. An answer that is
-    no good summary is not asked for again: that would be paid for twice.
+    no good summary, or takes too long, is not asked for again: that would be paid for twice.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._url = settings.summarizer_url
         self._model = settings.summarizer_model
         self._reasoning = settings.summarizer_reasoning
+        self._seconds = settings.summarizer_seconds
         self._client = AsyncOpenAI(
             base_url=self._url,
             api_key=settings.summarizer_api_key.get_secret_value() or _NO_KEY,
@@ -79,11 +81,16 @@ class OpenAiSummarizer:
             with attempt:
                 answer = await self._answer(body)
                 made = attempt.retry_state.attempt_number
-        text = summary_text(answer, request.shadowed_tokens)
+        provider, model = urlsplit(self._url).netloc, str(body["model"])
+        try:
+            text = summary_text(answer, request.shadowed_tokens)
+        except SummaryError as error:
+            paid: JsonObject = {"provider": provider, "model": model, "usage": answer.usage}
+            raise SummaryError(error.message, {**paid, "attempts": made}) from error
         return Summary(
             blocks=({"type": "text", "text": text},),
-            provider=urlsplit(self._url).netloc,
-            model=str(body["model"]),
+            provider=provider,
+            model=model,
             max_tokens=request.max_tokens,
             usage=answer.usage,
             raw_output=answer.blocks(),
@@ -101,17 +108,11 @@ class OpenAiSummarizer:
         """Make one call; TransientError when it is worth another one, else SummaryError."""
         answer = ChatAnswer()
         try:
-            # Sent and read as plain JSON: the log's members are not the client's models.
-            stream = await self._client.post(
-                "/chat/completions",
-                cast_to=object,
-                body=body,
-                stream=True,
-                stream_cls=AsyncStream[object],
-            )
-            async with stream:
-                async for chunk in stream:
-                    answer.add(chunk)  # type: ignore[arg-type]  # parsed JSON
+            # A client's own time limit starts anew with every byte, so that a trickle never ends.
+            async with asyncio.timeout(self._seconds):
+                await self._stream(body, answer)
+        except TimeoutError as error:
+            raise SummaryError(f"the answer did not end within {self._seconds:g} s") from error
         except (APIError, ValueError) as error:
             raise as_summary_error(error) from error
         if not answer.chunks:
@@ -119,6 +120,19 @@ class OpenAiSummarizer:
         if answer.finish in (None, _OUT_OF_MACHINES):
             raise TransientError("the answer broke off in the middle")
         return answer
+
+    async def _stream(self, body: JsonObject, answer: ChatAnswer) -> None:
+        # Sent and read as plain JSON: the log's members are not the client's models.
+        stream = await self._client.post(
+            "/chat/completions",
+            cast_to=object,
+            body=body,
+            stream=True,
+            stream_cls=AsyncStream[object],
+        )
+        async with stream:
+            async for chunk in stream:
+                answer.add(chunk)  # type: ignore[arg-type]  # parsed JSON
 
 
 def _attempts() -> AsyncRetrying:

@@ -49,9 +49,16 @@ class Summary:
 
 
 class SummaryError(SurfacelogError):
-    """What came back is not a good summary (SEMANTICS 6): the compaction fails as `summary`."""
+    """What came back is not a good summary (SEMANTICS 6): the compaction fails as `summary`.
+
+    `cost` says what was paid for it all the same: provider, model, usage and attempts.
+    """
 
     code: ClassVar[str] = "summary"
+
+    def __init__(self, message: str, cost: JsonObject | None = None) -> None:
+        super().__init__(message)
+        self.cost = cost
 
 
 class Summarizer(Protocol):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from surfacelog.processors.compactor.interruption import InterruptedCallError
 from surfacelog.processors.compactor.lock import LockLostError, session_lock
 from surfacelog.projections.redis_calls import RedisCalls, connect_redis
 
@@ -32,7 +33,7 @@ async def test_a_held_lock_is_renewed_and_its_release_wakes_the_next(calls: Redi
     held = asyncio.Event()
 
     async def holder() -> None:
-        async with session_lock(calls, KEY, TTL) as lock:
+        async with session_lock(calls, KEY, TTL, asyncio.Event()) as lock:
             held.set()
             await asyncio.sleep(2 * TTL)  # outlives its time to live only if it is renewed
             lock.check()
@@ -40,7 +41,7 @@ async def test_a_held_lock_is_renewed_and_its_release_wakes_the_next(calls: Redi
 
     async def waiter() -> float:
         await held.wait()
-        async with session_lock(calls, KEY, TTL):
+        async with session_lock(calls, KEY, TTL, asyncio.Event()):
             order.append("second")
             return time.monotonic()
 
@@ -55,7 +56,7 @@ async def test_a_held_lock_is_renewed_and_its_release_wakes_the_next(calls: Redi
 async def test_a_lock_that_someone_else_has_is_lost_and_never_released_by_us(
     calls: RedisCalls,
 ) -> None:
-    async with session_lock(calls, KEY, TTL) as lock:
+    async with session_lock(calls, KEY, TTL, asyncio.Event()) as lock:
         await calls.one(("SET", KEY, "theirs"))
         async with asyncio.timeout(2 * TTL):
             await lock.lost.wait()
@@ -68,14 +69,14 @@ async def test_a_lock_that_someone_else_has_is_lost_and_never_released_by_us(
 async def test_a_lock_of_an_emptied_redis_is_lost(
     calls: RedisCalls, own_redis: PrivateRedis
 ) -> None:
-    async with session_lock(calls, KEY, TTL) as lock:
+    async with session_lock(calls, KEY, TTL, asyncio.Event()) as lock:
         own_redis.flushall()
         async with asyncio.timeout(2 * TTL):
             await lock.lost.wait()
 
 
 async def test_a_holder_that_slept_through_its_time_knows_it_at_once(calls: RedisCalls) -> None:
-    async with session_lock(calls, KEY, TTL) as lock:
+    async with session_lock(calls, KEY, TTL, asyncio.Event()) as lock:
         time.sleep(1.5 * TTL)  # noqa: ASYNC251  # as a SIGSTOP: nothing of this process runs
         with pytest.raises(LockLostError):
             lock.check()
@@ -84,8 +85,20 @@ async def test_a_holder_that_slept_through_its_time_knows_it_at_once(calls: Redi
 async def test_a_redis_that_is_away_takes_the_lock_with_it_in_time(
     calls: RedisCalls, own_redis: PrivateRedis
 ) -> None:
-    async with session_lock(calls, KEY, TTL) as lock:
+    async with session_lock(calls, KEY, TTL, asyncio.Event()) as lock:
         own_redis.stop()
         async with asyncio.timeout(10):
             await lock.lost.wait()
         own_redis.start()
+
+
+async def test_who_waits_for_a_lock_stops_when_the_worker_does(calls: RedisCalls) -> None:
+    stopping = asyncio.Event()
+    await calls.one(("SET", KEY, "theirs"))
+    asyncio.get_running_loop().call_later(0.1, stopping.set)
+
+    async with asyncio.timeout(2):
+        with pytest.raises(InterruptedCallError):
+            async with session_lock(calls, KEY, TTL, stopping):
+                raise AssertionError("the lock was not free")
+    assert await calls.one(("GET", KEY)) == b"theirs"
