@@ -23,6 +23,7 @@ from surfacelog.schemas.jsonl import read_log
 from surfacelog.schemas.legacy import upgrade_events
 from surfacelog.schemas.records import AppendRequest, ChunkRun, Open
 from surfacelog.schemas.session_header import FORMAT_VERSION, check_recorded_header
+from surfacelog.schemas.surface_form import cited_seqs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -196,6 +197,7 @@ def _normal_event(normal: _Normalizer, event: JsonObject) -> JsonObject:
     try:
         normalized = normal.event(event)
         check_event(normalized)
+        cited_seqs(normalized)
     except AdmissionError as error:
         raise CorruptLogError(
             f"the event at seq {event['seq']} breaks a rule ({error.refusal}): {error.message}",

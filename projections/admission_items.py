@@ -87,18 +87,19 @@ def _has_exact_times(run: ChunkRun) -> bool:
 
 
 def _check_place(state: SessionState, role: Role, event: JsonObject, seq: int) -> None:
-    kind = event["type"]
     if role != "importer":
-        _check_session_rules(state, role, event)
-    if kind in SURFACE_TYPES:
+        state.loop.check(event)
+        state.brackets.check(event, state.surface)
+    if event["type"] in SURFACE_TYPES:
         state.surface.check(event, seq)
-        if role != "importer" and is_replacement(event):
-            state.surface.check_cut(event)
+    if role != "importer":
+        _check_own_rules(state, role, event)
 
 
-def _check_session_rules(state: SessionState, role: Role, event: JsonObject) -> None:
-    state.loop.check(event)
-    state.brackets.check(event, state.surface)
+def _check_own_rules(state: SessionState, role: Role, event: JsonObject) -> None:
+    """The rules that only a live session has, of events that are sound in themselves (DESIGN 4)."""
+    if is_replacement(event):
+        state.surface.check_cut(event)
     if event["type"] == INBOX_POSTED:
         state.inbox.check_post()
     elif event["type"] == "user/message":

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from surfacelog.schemas.errors import AdmissionError, UnsupportedLogError
 from surfacelog.schemas.event_types import KNOWN_TYPES
 from surfacelog.schemas.json_value import is_count, is_safe_integer, member
-from surfacelog.schemas.surface_form import cited_seqs, is_surface_type, replaced_range
+from surfacelog.schemas.surface_form import replaced_range
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,9 +30,9 @@ def check_event(event: JsonValue) -> None:
     """Check one event, of a log (with `seq`) or of an append (without).
 
     Raises AdmissionError `malformed`, `unsupported_type` for the retired header delta, or
-    `surface.op` and `surface.sources` for the form of the surface members; whether they fit the
-    surface is for those to say who know it. That the value is lossless JSON is not looked at
-    again: what a codec decoded is (see `check_lossless`).
+    `surface.op` for the form of it; the span and the sources are judged, in that order, by those
+    who know the surface. That the value is lossless JSON is not looked at again: what a codec
+    decoded is (see `check_lossless`).
     """
     if not isinstance(event, dict):
         raise _malformed("an event is an object")
@@ -41,8 +41,7 @@ def check_event(event: JsonValue) -> None:
     check = _DATA_CHECKS.get(event["type"])  # type: ignore[arg-type]  # a string: just checked
     if check is not None:
         check(event["data"])
-    if replaced_range(event) is not None or is_surface_type(event["type"]):
-        cited_seqs(event)
+    replaced_range(event)
 
 
 def check_retired(event: JsonObject) -> None:

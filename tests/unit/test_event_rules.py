@@ -13,6 +13,7 @@ from surfacelog.schemas.event_rules import (
     check_lossless,
     require_known_types,
 )
+from surfacelog.schemas.surface_form import cited_seqs
 
 USER = {"id": "m1", "role": "user", "content": [], "source": {"kind": "user"}}
 MODEL = {"kind": "model", "provider": "p", "model": "m"}
@@ -94,9 +95,6 @@ REFUSED = [
     ("surface.op", event("turn/start", {}, sourceEventSeqs=[])),
     ("surface.op", event("user/message", USER)),
     ("surface.op", event("user/message", USER, surfaceOp={"op": "replace", "start": 1})),
-    ("surface.sources", {**user(), "sourceEventSeqs": []}),
-    ("surface.sources", {**user(), "sourceEventSeqs": [1, 1]}),
-    ("surface.sources", {**user(), "sourceEventSeqs": [-1]}),
 ]
 
 
@@ -114,7 +112,9 @@ def test_what_breaks_a_rule_is_refused_with_its_code(code: str, refused: Any) ->
 
 
 def test_only_an_assistant_may_say_that_it_cites_nothing() -> None:
-    check_event({**assistant(), "sourceEventSeqs": []})
+    assert cited_seqs({**assistant(), "sourceEventSeqs": []}) == frozenset()
+    with pytest.raises(AdmissionError):
+        cited_seqs({**user(), "sourceEventSeqs": []})
 
 
 @pytest.mark.parametrize("number", [-0.0, float("inf"), float("nan")])
