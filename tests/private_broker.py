@@ -11,6 +11,7 @@ from surfacelog.processors.stack import launch, readiness, services
 from surfacelog.processors.stack.checkout import DEFINITION, require_checkout
 from surfacelog.processors.stack.downloads import fetch
 from surfacelog.processors.stack.guard import Guard
+from surfacelog.processors.stack.killed_broker import end_old_session
 from surfacelog.processors.stack.plan import Plan
 from surfacelog.processors.stack.progress import Progress
 from surfacelog.processors.stack.services import Installation, Layout
@@ -39,9 +40,12 @@ class PrivateBroker:
         template = (definition / "server.properties").read_text()
         self.installed = Installation(find_java(), programs, template)
 
-    def start(self) -> None:
-        """Start the broker and return when it answers."""
+    def start(self, *, as_stack: bool = False) -> None:
+        """Start the broker, on request as the local stack does, and return when it answers."""
         launch.prepare_broker(self.plan, 1, self.layout, self.installed)
+        if as_stack:
+            with Guard() as guard:
+                end_old_session(self.plan, self.layout, self.installed, guard)
         service = services.broker_service(self.plan, 1, self.layout, self.installed)
         with self.layout.log(service.name).open("ab") as output:
             self._process = subprocess.Popen(service.command, stdout=output, stderr=output)

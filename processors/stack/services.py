@@ -112,6 +112,28 @@ def broker_service(plan: Plan, node: int, layout: Layout, installed: Installatio
     )
 
 
+def controller_service(plan: Plan, layout: Layout, installed: Installation) -> Service:
+    """Return the first Kafka node as a controller alone, for which brokers are gone at once.
+
+    Its configuration is made from that of the node, on whose data it works.
+    """
+    name = f"{broker_names(plan)[0]}-controller"
+    configuration = layout.configuration(broker_names(plan)[0]).read_text()
+    changed = {
+        "process.roles": "controller",
+        "listeners": f"CONTROLLER://{HOST}:{plan.controller_ports[0]}",
+        "broker.session.timeout.ms": "500",
+        "broker.heartbeat.interval.ms": "200",
+    }
+    dropped = (*changed, "advertised.listeners", "inter.broker.listener.name")
+    kept = (line for line in configuration.splitlines() if line.split("=")[0] not in dropped)
+    lines = (*kept, *(f"{option}={value}" for option, value in changed.items()), "")
+    layout.configuration(name).write_text("\n".join(lines))
+    java = installed.kafka_tool("-Xmx256m", *QUICK_START, *LOG_OPTIONS)
+    command = (*java, "kafka.Kafka", str(layout.configuration(name)))
+    return Service(name, plan.controller_ports[:1], command)
+
+
 def registry_service(plan: Plan, installed: Installation) -> Service:
     """Return the schema registry, which keeps its state in Kafka."""
     listen = (f"-Dquarkus.http.host={HOST}", f"-Dquarkus.http.port={plan.registry_port}")
