@@ -20,6 +20,8 @@ STABLE_SECONDS: Final = 10.0
 """A process that ran for this long is restarted after the first delay again."""
 
 STOP_SECONDS: Final = 20.0
+OUTPUT_SECONDS: Final = 2.0
+CHECK_SECONDS: Final = 1.0
 LINE_BYTES: Final = 1024 * 1024
 
 _log = structlog.get_logger()
@@ -68,10 +70,19 @@ async def _run(name: str, command: Sequence[str], stop: asyncio.Event) -> int:
     _log.info("started", process=name, pid=process.pid)
     output = asyncio.create_task(_copy_lines(name, process))
     stopper = asyncio.create_task(_stop_when(stop, name, process))
-    status = await process.wait()
+    status = await _exit_status(process)
     stopper.cancel()
-    await output
+    with suppress(TimeoutError):  # something that it started holds its output open
+        await asyncio.wait_for(output, OUTPUT_SECONDS)
     return status
+
+
+async def _exit_status(process: asyncio.subprocess.Process) -> int:
+    """Wait until the process has ended; asyncio itself waits for the end of its output as well."""
+    while process.returncode is None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), CHECK_SECONDS)
+    return process.returncode
 
 
 async def _stop_when(stop: asyncio.Event, name: str, process: asyncio.subprocess.Process) -> None:
@@ -85,6 +96,13 @@ async def _stop_when(stop: asyncio.Event, name: str, process: asyncio.subprocess
 async def _copy_lines(name: str, process: asyncio.subprocess.Process) -> None:
     if process.stdout is None:
         raise AssertionError("started with a pipe as standard output")
-    async for line in process.stdout:
-        sys.stderr.write(f"{name:>10} | {line.decode(errors='replace')}")
-        sys.stderr.flush()
+    while True:
+        try:
+            line = await process.stdout.readline()
+        except ValueError:
+            line = b"(a line that is too long)\n"  # unread, it would block the process
+        if not line:
+            return
+        with suppress(OSError):  # nobody reads ours any more: its output must still be taken
+            sys.stderr.write(f"{name:>10} | {line.decode(errors='replace')}")
+            sys.stderr.flush()

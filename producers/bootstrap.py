@@ -26,6 +26,9 @@ RECORD_MARGIN_BYTES: Final = 1024 * 1024
 
 RECEIPT_RETENTION_MS: Final = 7 * 24 * 60 * 60 * 1000
 CALL_SECONDS: Final = 15.0
+ANSWER_SECONDS: Final = 40.0
+"""After this time an answer will not come, whatever the client's own limits should do."""
+
 SETTLE_SECONDS: Final = 20.0
 
 _log = structlog.get_logger()
@@ -133,22 +136,26 @@ def _create(admin: AdminClient, settings: Settings, names: list[str], partitions
     wanted = [
         NewTopic(name, partitions, settings.replication, config=configs[name]) for name in names
     ]
-    for name, made in admin.create_topics(wanted, operation_timeout=CALL_SECONDS).items():
+    asked = admin.create_topics(
+        wanted, operation_timeout=CALL_SECONDS, request_timeout=2 * CALL_SECONDS
+    )
+    for name, made in asked.items():
         try:
-            made.result()
-        except KafkaException as error:
+            made.result(ANSWER_SECONDS)
+        except (KafkaException, TimeoutError) as error:
             # Another process made it meanwhile: the counts are compared afterwards.
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            if _code(error) != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise ServiceError(f"Kafka did not make the topic {name}: {error}") from error
 
 
 def _check_sizes(admin: AdminClient, settings: Settings, names: list[str]) -> None:
     needed = max_record_bytes(settings)
     resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
-    for resource, described in admin.describe_configs(resources).items():
+    asked = admin.describe_configs(resources, request_timeout=CALL_SECONDS)
+    for resource, described in asked.items():
         try:
-            allowed = int(described.result()["max.message.bytes"].value)
-        except KafkaException as error:
+            allowed = int(described.result(ANSWER_SECONDS)["max.message.bytes"].value)
+        except (KafkaException, TimeoutError) as error:
             raise ServiceError(f"Kafka does not describe {resource.name}: {error}") from error
         if allowed < needed:
             raise NamespaceError(
@@ -157,6 +164,10 @@ def _check_sizes(admin: AdminClient, settings: Settings, names: list[str]) -> No
                 "topics of the namespace, or lower the setting",
                 topic=resource.name,
             )
+
+
+def _code(error: KafkaException | TimeoutError) -> int | None:
+    return error.args[0].code() if isinstance(error, KafkaException) else None
 
 
 @retry(

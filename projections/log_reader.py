@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import closing
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -22,6 +22,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_f
 
 from surfacelog.projections.keys import Keys
 from surfacelog.projections.log_index import offset_before
+from surfacelog.schemas.bounded_call import close_in_time
 from surfacelog.schemas.codec import unpack_items
 from surfacelog.schemas.errors import CorruptLogError, NotFoundError, ServiceError
 from surfacelog.schemas.topics import partition_of
@@ -165,7 +166,7 @@ class LogReader:
         partition = partition_of(session_id, self._partition_count())
         place = TopicPartition(topic, partition, start)
         end = self._end(place)
-        with closing(self._consumer()) as consumer:
+        with self._consumer() as consumer:
             consumer.assign([place])
             position, deadline = max(start, 0), time.monotonic() + STALLED_SECONDS
             while position < end:
@@ -196,7 +197,7 @@ class LogReader:
         )
         try:
             return retrying(self._listed_end, TopicPartition(place.topic, place.partition))
-        except KafkaException as error:
+        except (KafkaException, TimeoutError) as error:
             raise ServiceError(f"Kafka does not tell the end of {place.topic}: {error}") from error
 
     def _listed_end(self, place: TopicPartition) -> int:
@@ -207,7 +208,7 @@ class LogReader:
             request_timeout=CALL_SECONDS,
         ).values()
         try:
-            return int(listed.result().offset)
+            return int(listed.result(2 * CALL_SECONDS).offset)
         except KafkaException:
             # The client keeps the leader epoch that it saw first, so that after a restart of the
             # broker no answer would come until it reads the metadata again.
@@ -227,8 +228,9 @@ class LogReader:
             self._partitions = len(known.partitions)
         return self._partitions
 
-    def _consumer(self) -> Consumer:
-        return Consumer(
+    @contextmanager
+    def _consumer(self) -> Iterator[Consumer]:
+        consumer = Consumer(
             {
                 "bootstrap.servers": self._settings.kafka,
                 # Offsets are assigned and never committed; librdkafka wants a name all the same.
@@ -241,6 +243,10 @@ class LogReader:
                 "fetch.wait.max.ms": 100,
             }
         )
+        try:
+            yield consumer
+        finally:
+            close_in_time("a log reader", consumer.close)
 
 
 def _arrived(consumer: Consumer) -> list[Message]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from surfacelog.processors.projector.transport import LinkedMessage, LogConsumer
     from surfacelog.schemas.settings import Settings
 
+CALL_SECONDS: Final = 15.0
 _RESEEK_SECONDS: Final = 1.0
 """After a seek stale records still arrive for a while; they are no reason for another one."""
 
@@ -148,11 +149,16 @@ def log_ends(settings: Settings, partitions: list[int]) -> dict[int, LogEnd]:
     admin = AdminClient({"bootstrap.servers": settings.kafka})
     topic = settings.topics.events
     try:
-        described = admin.describe_topics(TopicCollection([topic]))[topic].result(30)
+        described = admin.describe_topics(TopicCollection([topic]))[topic].result(CALL_SECONDS)
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # untyped in the client
         asked = {TopicPartition(topic, p): latest for p in partitions}
-        listed = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED)
+        listed = admin.list_offsets(
+            asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=CALL_SECONDS
+        )
         topic_id = str(described.topic_id)
-        return {tp.partition: LogEnd(topic_id, end.result(30).offset) for tp, end in listed.items()}
+        return {
+            tp.partition: LogEnd(topic_id, end.result(CALL_SECONDS).offset)
+            for tp, end in listed.items()
+        }
     except (KafkaException, TimeoutError) as error:
         raise ServiceError(f"Kafka does not describe {topic}: {error}") from error

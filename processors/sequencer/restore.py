@@ -16,6 +16,7 @@ The order is what makes it safe, each step was found by breaking it:
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 import structlog
@@ -28,6 +29,7 @@ from surfacelog.processors.sequencer.partition import Partition
 from surfacelog.processors.sequencer.sessions import Sessions
 from surfacelog.processors.sequencer.snapshots import SnapshotLoader
 from surfacelog.projections.session_state import SessionState
+from surfacelog.schemas.bounded_call import close_in_time
 from surfacelog.schemas.errors import CorruptLogError
 
 if TYPE_CHECKING:
@@ -42,6 +44,10 @@ if TYPE_CHECKING:
 CALL_SECONDS: Final = 2.0
 FETCH_RECORDS: Final = 500
 FETCH_SECONDS: Final = 0.1
+
+PATIENCE_SECONDS: Final = 120.0
+"""Longer than any sequencer's transaction may stay open. What does not come until then needs new
+clients, or somebody who ends a hanging transaction (docs/DESIGN.md, known limits)."""
 
 _START: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # the client's gap
 _END: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the client's gap
@@ -112,19 +118,26 @@ class Restore:
                 isolation_level=IsolationLevel.READ_UNCOMMITTED,
                 request_timeout=CALL_SECONDS,
             )
-            return {(tp.topic, tp.partition): a.result().offset for tp, a in answers.items()}
+            return {
+                (tp.topic, tp.partition): answer.result(2 * CALL_SECONDS).offset
+                for tp, answer in answers.items()
+            }
 
         return self._answered(ask)
 
     def _answered(self, ask: Callable[[], T]) -> T:
         """Repeat a question until Kafka answers; it waits by itself while it cannot."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             self._pulse()
             try:
                 return ask()
-            except KafkaException as error:
-                _check_readable(error.args[0])
-                _log.info("waiting for Kafka's answer", reason=str(error.args[0]))
+            except (KafkaException, TimeoutError) as error:
+                if isinstance(error, KafkaException):
+                    _check_readable(error.args[0])
+                if time.monotonic() > deadline:
+                    raise FatalError(_hanging(f"Kafka gave no answer ({error})")) from error
+                _log.info("waiting for Kafka's answer", reason=str(error))
 
     def _load_snapshots(
         self, owned: list[int], starts: Mapping[_Place, int], ends: Mapping[_Place, int]
@@ -195,21 +208,38 @@ class Restore:
         reader = log_consumer(self._settings)
         try:
             reader.assign([TopicPartition(*place, at) for place, at in ahead.items()])
-            while any(_position(reader, place) < ends[place] for place in ahead):
+            reached, moved = dict(ahead), time.monotonic()
+            while any(at < ends[place] for place, at in reached.items()):
                 self._pulse()
-                for message in reader.consume(FETCH_RECORDS, FETCH_SECONDS):
-                    reason = message.error()
-                    if reason is None:
-                        take(cast("Record", message))
-                    else:
-                        _check_readable(reason)
+                _take_fetched(reader, take)
+                before, reached = reached, _positions(reader, ahead)
+                if reached != before:
+                    moved = time.monotonic()
+                elif time.monotonic() - moved > PATIENCE_SECONDS:
+                    raise FatalError(_hanging(f"the log cannot be read beyond {reached}"))
         finally:
-            reader.close()
+            close_in_time("a reader", reader.close)
 
 
-def _position(reader: Consumer, place: _Place) -> int:
-    (at,) = reader.position([TopicPartition(*place)])
-    return int(at.offset)
+def _take_fetched(reader: Consumer, take: Callable[[Record], None]) -> None:
+    for message in reader.consume(FETCH_RECORDS, FETCH_SECONDS):
+        reason = message.error()
+        if reason is None:
+            take(cast("Record", message))
+        else:
+            _check_readable(reason)
+
+
+def _positions(reader: Consumer, places: Iterable[_Place]) -> dict[_Place, int]:
+    asked = reader.position([TopicPartition(*place) for place in places])
+    return {(place.topic, place.partition): int(place.offset) for place in asked}
+
+
+def _hanging(what: str) -> str:
+    return (
+        f"{what} for {PATIENCE_SECONDS:g} s: if Kafka is up, a transaction hangs"
+        " (docs/DESIGN.md, known limits, says how to end it)"
+    )
 
 
 _UNREADABLE: Final = frozenset(

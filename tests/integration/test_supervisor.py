@@ -42,11 +42,30 @@ SUPERVISOR = """
 """
 
 
+TALKATIVE = """
+    print("x" * 3 * 1024 * 1024, flush=True)
+    print("said it", flush=True)
+"""
+SURVIVED = """
+    import subprocess
+    subprocess.Popen(["sleep", "20"])
+    print("left a child behind", flush=True)
+"""
+
+
 @pytest.fixture
 def supervisor(tmp_path: Path) -> Iterator[Spawned]:
     """A supervisor whose two children are ready; each writes a file when it drains."""
+    spawned = supervise(CHILD, tmp_path)
+    spawned.wait_line("| ready", count=2)
+    yield spawned
+    spawned.kill()
+
+
+def supervise(program: str, tmp_path: Path) -> Spawned:
+    """Start a supervisor of two children that run a program."""
     child, script = tmp_path / "child.py", tmp_path / "supervisor.py"
-    child.write_text(textwrap.dedent(CHILD))
+    child.write_text(textwrap.dedent(program))
     script.write_text(textwrap.dedent(SUPERVISOR))
     process = subprocess.Popen(
         [sys.executable, str(script), str(child), str(tmp_path)],
@@ -55,10 +74,7 @@ def supervisor(tmp_path: Path) -> Iterator[Spawned]:
         stderr=subprocess.STDOUT,
         text=True,
     )
-    spawned = Spawned(process, "supervisor")
-    spawned.wait_line("| ready", count=2)
-    yield spawned
-    spawned.kill()
+    return Spawned(process, "supervisor")
 
 
 def pid_of(supervisor: Spawned, name: str, *, count: int = 1) -> int:
@@ -91,3 +107,16 @@ def test_children_of_a_killed_supervisor_drain_too(supervisor: Spawned, tmp_path
     supervisor.kill()
     wait_for(tmp_path / "first")
     wait_for(tmp_path / "second")
+
+
+def test_a_line_of_any_length_blocks_nobody(tmp_path: Path) -> None:
+    talking = supervise(TALKATIVE, tmp_path)
+    talking.wait_line("first | said it")
+    talking.wait_line("second | said it")
+    assert talking.terminate() == 0
+
+
+def test_a_child_is_restarted_though_something_holds_its_output_open(tmp_path: Path) -> None:
+    leaving = supervise(SURVIVED, tmp_path)
+    leaving.wait_line("first | left a child behind", count=2, timeout=10)
+    assert leaving.terminate() == 0
