@@ -114,6 +114,16 @@ def says_text(text: str, **how: object) -> Reply:
     return says(*pieces, **how)  # type: ignore[arg-type]  # finish, pause, cut: as `says` has them
 
 
+def held(until: asyncio.Event, text: str = SUMMARY) -> Reply:
+    """Say nothing until the event is set."""
+
+    async def reply(writer: asyncio.StreamWriter) -> None:
+        await until.wait()
+        await says_text(text)(writer)
+
+    return reply
+
+
 def breaks_with(error: dict[str, object]) -> Reply:
     """Send an error object in a stream that had begun well."""
 

@@ -7,6 +7,7 @@ compaction/end. The lock in Redis only keeps two workers from paying for the sam
 
 from __future__ import annotations
 
+import asyncio
 import time
 import uuid
 from dataclasses import dataclass
@@ -30,12 +31,11 @@ from surfacelog.processors.compactor.failures import CompactionFailedError, clas
 from surfacelog.processors.compactor.interruption import InterruptedCallError, unless
 from surfacelog.processors.summarizers.protocol import SummaryRequest
 from surfacelog.projections.compaction_plan import choose_span
+from surfacelog.projections.redis_calls import RedisUnavailableError
 from surfacelog.schemas.failpoints import failpoint
 from surfacelog.schemas.json_value import text_member
 
 if TYPE_CHECKING:
-    import asyncio
-
     from surfacelog.processors.compactor.appends import Sender
     from surfacelog.processors.compactor.bracket_watch import BracketWatch
     from surfacelog.processors.compactor.lock import SessionLock
@@ -52,6 +52,7 @@ PLANS: Final = 3
 """How often a span is chosen when the Surface changes between the read and the start."""
 
 VISIBLE_SECONDS: Final = 60.0
+READ_AGAIN_SECONDS: Final = 0.2
 
 _log = structlog.get_logger()
 
@@ -158,9 +159,7 @@ class OneCompaction:
 
     async def _publish(self, plan: Plan, summary: Summary) -> CompactionOutcome:
         """Append summary, checkpoint, receipt and end: all of them, in this order, or nothing."""
-        cut = await self._tools.surface.read(
-            self._session_id, at_least=plan.start_seq, timeout=VISIBLE_SECONDS
-        )
+        cut = await self._surface_now(plan.start_seq)
         duration_ms = int((time.monotonic() - self._began) * 1000)
         receipt = conservation_receipt(
             self._request, plan.opening.compaction_id, plan.span, summary, cut, duration_ms
@@ -178,6 +177,18 @@ class OneCompaction:
         first_seq = await self._appends.append(events)
         failpoint("compactor-published")
         return compacted(self._request, first_seq + 1, receipt.to_data())
+
+    async def _surface_now(self, at_least: int) -> SurfaceCut:
+        """Read the Surface; a Redis that is restarted is waited for while the lock may live."""
+        while True:
+            self._lock.check()
+            try:
+                return await self._tools.surface.read(
+                    self._session_id, at_least=at_least, timeout=VISIBLE_SECONDS
+                )
+            except RedisUnavailableError as error:
+                _log.warning("surface not read", session=self._session_id, reason=error.message)
+                await asyncio.sleep(READ_AGAIN_SECONDS)
 
     async def _end(self, opening: Opening, failure: CompactionFailedError) -> None:
         """Close the own bracket; refused when someone else has closed it, which is as good."""

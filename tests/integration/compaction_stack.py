@@ -18,6 +18,7 @@ from tests.live_session import (
     turn_start,
     user,
 )
+from tests.sequencing import Bus
 
 from surfacelog.producers.append_client import AppendClient
 from surfacelog.producers.compaction_client import CompactionClient
@@ -26,20 +27,26 @@ from surfacelog.projections.messages import derived_message
 from surfacelog.projections.reader import SurfaceReader
 from surfacelog.projections.redis_calls import RedisCalls, connect_redis
 from surfacelog.projections.surface import fold_surface
-from surfacelog.schemas.records import AppendRequest, Item, Open
+from surfacelog.projections.visibility import wait_at_most
+from surfacelog.schemas.json_value import member
+from surfacelog.schemas.records import AppendRequest, CompactionRequest, Item, Open
 from surfacelog.schemas.registry import connect_codec
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from tests.processes import Spawner
+    from tests.chat_server import ChatServer
+    from tests.processes import Spawned, Spawner
 
     from surfacelog.projections.reader import SurfaceCut
-    from surfacelog.schemas.json_value import JsonObject
+    from surfacelog.schemas.codec import Codec
+    from surfacelog.schemas.compaction_outcome import CompactionOutcome
+    from surfacelog.schemas.json_value import JsonObject, JsonValue
     from surfacelog.schemas.records import Receipt
     from surfacelog.schemas.settings import Settings
 
 VISIBLE_SECONDS = 30.0
+OUTCOME_SECONDS = 60.0
 LONG = "word " * 400
 
 
@@ -53,6 +60,7 @@ class Stack:
     surface: SurfaceReader
     log: LogReader
     calls: RedisCalls
+    codec: Codec
     epochs: dict[str, int] = field(default_factory=dict)
 
     async def open(self, session_id: str) -> None:
@@ -80,6 +88,22 @@ class Stack:
         derived = (derived_message(events[seq]) for seq in folded.nodes)
         assert list(cut.messages) == [message for message in derived if message is not None]
         return cut
+
+    async def ask(self, session_id: str) -> CompactionRequest:
+        """Ask for a compaction of all but the last node."""
+        cut = await self.surface.read(session_id)
+        return await self.compactions.request(
+            session_id, generation=cut.generation, requested_by="test"
+        )
+
+    async def outcome(self, request: CompactionRequest) -> CompactionOutcome:
+        return await self.compactions.outcome(request, OUTCOME_SECONDS)
+
+    async def refusals(self, session_id: str) -> list[str | None]:
+        """Return the codes of all refused appends of a session."""
+        bus = Bus(self.settings, self.codec)
+        receipts = await asyncio.to_thread(bus.receipts)
+        return [r.code for r in receipts if (r.session_id, r.status) == (session_id, "refused")]
 
     async def _append(
         self, session_id: str, items: tuple[Item, ...], opening: Open | None
@@ -112,14 +136,46 @@ async def connect(settings: Settings) -> AsyncIterator[Stack]:
             surface=await opened.enter_async_context(await SurfaceReader.connect(settings)),
             log=LogReader(settings, codec),
             calls=calls,
+            codec=codec,
         )
 
 
-def start_services(spawn: Spawner) -> None:
-    """Start a sequencer and a projector, side by side."""
-    started = [spawn(process, ready=None) for process in ("sequencer", "projector")]
-    for process in started:
+def start_services(spawn: Spawner) -> tuple[Spawned, Spawned]:
+    """Start a sequencer and a projector, side by side, and return them."""
+    sequencer, projector = (spawn(name, ready=None) for name in ("sequencer", "projector"))
+    for process in (sequencer, projector):
         process.wait_line("ready")
+    return sequencer, projector
+
+
+def asking(server: ChatServer) -> dict[str, str]:
+    """Return the variables that let a compactor ask this model."""
+    return {
+        "SURFACELOG_SUMMARIZER": "openai",
+        "SURFACELOG_SUMMARIZER_URL": server.url,
+        "SURFACELOG_SUMMARIZER_MODEL": "m-1",
+    }
+
+
+async def line(process: Spawned, text: str) -> None:
+    """Wait for a line of a process; the test's own servers go on meanwhile."""
+    await asyncio.to_thread(process.wait_line, text, OUTCOME_SECONDS)
+
+
+async def eventually(true: Callable[[], Awaitable[bool]], seconds: float = 30.0) -> None:
+    """Return when the condition holds; TimeoutError when it does not in time."""
+    async with asyncio.timeout(seconds):
+        while not await true():
+            await wait_at_most(asyncio.Event(), 0.05)
+
+
+def data_of(events: list[JsonObject], kind: str) -> list[JsonValue]:
+    return [event["data"] for event in events if event["type"] == kind]
+
+
+def end_classes(events: list[JsonObject]) -> list[JsonValue]:
+    """Return the errorClass of every compaction/end; None for a compaction that landed."""
+    return [member(data, "errorClass") for data in data_of(events, "compaction/end")]
 
 
 async def write_long_session(stack: Stack, session_id: str) -> int:
