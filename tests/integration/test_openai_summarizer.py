@@ -200,6 +200,15 @@ async def test_silence_counts_as_a_cut_connection() -> None:
     assert summary.attempts == 2
 
 
+async def test_a_trickle_ends_when_its_time_is_over() -> None:
+    async with ChatServer([says_text(SUMMARY, pause=0.1)]) as server:
+        with pytest.raises(SummaryError, match="did not end within 0.3 s"):
+            await ask(server, summarizer_seconds=0.3)
+        await asyncio.wait_for(server.left.wait(), 5)
+
+    assert len(server.received) == 1
+
+
 @pytest.mark.parametrize(
     ("failure", "calls", "reason"),
     [
