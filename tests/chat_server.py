@@ -124,6 +124,16 @@ def held(until: asyncio.Event, text: str = SUMMARY) -> Reply:
     return reply
 
 
+def held_for(seconds: float, text: str = SUMMARY) -> Reply:
+    """Think for so long, then answer at once."""
+
+    async def reply(writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(seconds)
+        await says_text(text)(writer)
+
+    return reply
+
+
 def breaks_with(error: dict[str, object]) -> Reply:
     """Send an error object in a stream that had begun well."""
 

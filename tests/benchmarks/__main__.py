@@ -12,7 +12,13 @@ from typing import Final
 from tests.processes import endpoints_of
 from tests.running_services import running_services
 
-BENCHMARKS: Final = ("codec_bench", "admission_bench", "sequencer_bench", "end_to_end_bench")
+BENCHMARKS: Final = (
+    "codec_bench",
+    "admission_bench",
+    "sequencer_bench",
+    "end_to_end_bench",
+    "compactor_bench",
+)
 
 
 def main() -> int:

@@ -202,7 +202,7 @@ async def test_silence_counts_as_a_cut_connection() -> None:
 
 async def test_a_trickle_ends_when_its_time_is_over() -> None:
     async with ChatServer([says_text(SUMMARY, pause=0.1)]) as server:
-        with pytest.raises(SummaryError, match="did not end within 0.3 s"):
+        with pytest.raises(SummaryError, match=r"did not end within 0\.3 s"):
             await ask(server, summarizer_seconds=0.3)
         await asyncio.wait_for(server.left.wait(), 5)
 
