@@ -52,7 +52,9 @@ def settings(services: Settings, namespace: str) -> Iterator[Settings]:
     create_namespace(own)
     yield own
     admin = AdminClient({"bootstrap.servers": own.kafka})
-    admin.delete_topics(list(own.topics.all))  # a broker with thousands of partitions is slow
+    admin.delete_topics(
+        list(own.topics.all), request_timeout=15
+    )  # a broker with thousands of partitions is slow
 
 
 @pytest.fixture

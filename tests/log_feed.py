@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from surfacelog.schemas.codec import Codec
     from surfacelog.schemas.settings import Settings
 
+CALL_SECONDS = 30.0
+"""Without a limit a call of this client may wait for ever, and nothing can interrupt it."""
+
 
 class LogFeed:
     """A transactional producer of `events`, and what it has written by session."""
@@ -38,7 +41,7 @@ class LogFeed:
                 "retry.backoff.max.ms": 20,
             }
         )
-        self._producer.init_transactions()
+        self._producer.init_transactions(CALL_SECONDS)
 
     def next_seq(self, session_id: str) -> int:
         return event_count(tuple(self.written.get(session_id, ())))
@@ -61,7 +64,7 @@ class LogFeed:
             self.produce(batch)
             self.written.setdefault(session_id, []).extend(items)
             last = batch.next_seq - 1
-        self._producer.commit_transaction()
+        self._producer.commit_transaction(CALL_SECONDS)
         return last
 
     def produce(self, batch: EventBatch) -> None:
@@ -81,11 +84,11 @@ class LogFeed:
         self._producer.begin_transaction()
         for batch in batches:
             self.produce(batch)
-        self._producer.flush()
+        assert self._producer.flush(CALL_SECONDS) == 0
         if abort:
-            self._producer.abort_transaction()
+            self._producer.abort_transaction(CALL_SECONDS)
         else:
-            self._producer.commit_transaction()
+            self._producer.commit_transaction(CALL_SECONDS)
 
     def sessions(self, names: Iterable[str], rng: random.Random, turns: int = 2) -> None:
         """Write random sessions, their appends interleaved, 50 in a transaction."""

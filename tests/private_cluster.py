@@ -25,7 +25,9 @@ class PrivateCluster:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self.ports = [free_port() for _ in range(NODES)]
-        self.nodes: list[Redis] = [Redis(port=port, decode_responses=True) for port in self.ports]
+        self.nodes: list[Redis] = [
+            Redis(port=port, decode_responses=True, socket_timeout=5) for port in self.ports
+        ]
         self._processes: list[subprocess.Popen[bytes]] = []
         self.url = f"redis://127.0.0.1:{self.ports[0]}/0"
 

@@ -15,6 +15,9 @@ from surfacelog.processors.stack.redis_server import redis_command
 if TYPE_CHECKING:
     from pathlib import Path
 
+ANSWER_SECONDS = 5.0
+STOP_SECONDS = 10.0
+
 
 class PrivateRedis:
     """A Valkey or Redis server on a port and in a directory of its own; data survives a stop."""
@@ -41,23 +44,26 @@ class PrivateRedis:
         """Stop the server as an operator would; does nothing when it is down."""
         if self._process is not None:
             self._process.terminate()
-            self._process.wait(timeout=10)
+            try:
+                self._process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self.kill()
             self._process = None
 
     def kill(self) -> None:
         """Kill the server with SIGKILL."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait(timeout=10)
+            self._process.wait(STOP_SECONDS)
             self._process = None
 
     def flushall(self) -> None:
         """Remove every key."""
-        with Redis.from_url(self.url) as client:
+        with Redis.from_url(self.url, socket_timeout=ANSWER_SECONDS) as client:
             client.flushall()
 
     def _answers(self) -> bool:
-        with Redis.from_url(self.url) as client:
+        with Redis.from_url(self.url, socket_timeout=ANSWER_SECONDS) as client:
             try:
                 return bool(client.ping())
             except RedisConnectionError:  # BusyLoadingError, while it reads its data, is one too

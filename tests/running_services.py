@@ -42,4 +42,8 @@ def running_services(directory: Path) -> Iterator[Settings]:
 def _docker_answers() -> bool:
     if shutil.which("docker") is None:
         return False
-    return subprocess.run(["docker", "info"], capture_output=True, check=False).returncode == 0
+    try:
+        asked = subprocess.run(["docker", "info"], capture_output=True, check=False, timeout=30)
+    except subprocess.TimeoutExpired:
+        return False
+    return asked.returncode == 0

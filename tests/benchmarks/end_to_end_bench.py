@@ -75,7 +75,7 @@ def raw_produces(settings: Settings, count: int) -> list[float]:
     for _ in range(count):
         started = time.perf_counter()
         producer.produce(settings.topics.compactions, TEXT.encode(), partition=0)
-        producer.flush()
+        producer.flush(30)
         found.append(time.perf_counter() - started)
     return found
 

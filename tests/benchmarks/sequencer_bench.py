@@ -138,8 +138,8 @@ def raw_copy(settings: Settings, tuning: Tuning, count: int) -> float:
                 settings.topics.compactions, message.value(), message.key(), message.partition()
             )
         offsets = [place for place in consumer.position(consumer.assignment()) if place.offset >= 0]
-        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata())
-        producer.commit_transaction()
+        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 30)
+        producer.commit_transaction(30)
         copied += len(messages)
     taken = time.perf_counter() - began
     consumer.close()
@@ -208,7 +208,7 @@ def main() -> None:
                     measured.append(sequenced(settings, tuning, appends, profile))
                 admin = AdminClient({"bootstrap.servers": settings.kafka})
                 for deleted in admin.delete_topics(list(settings.topics.all)).values():
-                    deleted.result()
+                    deleted.result(30)
         raw, ours = (statistics.median(rates[kind]) for kind in ("raw", "sequencer"))
         print(
             f"batches of {size}: raw {raw:,.0f}/s, sequencer {ours:,.0f}/s, ratio {ours / raw:.2f}",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions
+from tests.sequencing import wait_until
 
 from surfacelog.producers.bootstrap import (
     NamespaceError,
@@ -44,7 +45,7 @@ def test_topics_have_their_sizes_and_retention(settings: Settings, admin: AdminC
     def config(topic: str) -> dict[str, str]:
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
         (described,) = admin.describe_configs([resource]).values()
-        return {name: entry.value for name, entry in described.result().items()}
+        return {name: entry.value for name, entry in described.result(30).items()}
 
     for topic in settings.topics.all:
         assert int(config(topic)["max.message.bytes"]) == max_record_bytes(settings)
@@ -55,11 +56,16 @@ def test_topics_have_their_sizes_and_retention(settings: Settings, admin: AdminC
 
 def test_a_topic_that_was_grown_is_refused(settings: Settings, admin: AdminClient) -> None:
     (grown,) = admin.create_partitions([NewPartitions(settings.topics.inbox, 6)]).values()
-    grown.result()
+    grown.result(30)
+    wait_until("6 partitions of inbox", lambda: count_of(admin, settings.topics.inbox) == 6)
     with pytest.raises(NamespaceError, match="must have one partition count"):
         create_namespace(settings)
     with pytest.raises(NamespaceError, match="inbox has 6"):
         pinned_partitions(settings)
+
+
+def count_of(admin: AdminClient, topic: str) -> int:
+    return len(admin.list_topics(topic, timeout=10).topics[topic].partitions)
 
 
 def test_topics_for_smaller_records_are_refused(settings: Settings) -> None:

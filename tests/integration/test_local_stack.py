@@ -124,8 +124,8 @@ def test_a_stack_comes_up_once_keeps_its_data_and_is_gone_after_a_wipe(
     assert f"export SURFACELOG_REDIS={status['redis']['url']}" in lines
 
     admin = AdminClient({"bootstrap.servers": str(status["kafka"]["url"])})
-    admin.create_topics([NewTopic("kept", 1, 1)])["kept"].result()
-    Redis.from_url(str(status["redis"]["url"])).set("kept", "yes")
+    admin.create_topics([NewTopic("kept", 1, 1)])["kept"].result(30)
+    Redis.from_url(str(status["redis"]["url"]), socket_timeout=5).set("kept", "yes")
     assert cli("down")[0] == 0
     assert running(directory) == []
 
@@ -134,7 +134,7 @@ def test_a_stack_comes_up_once_keeps_its_data_and_is_gone_after_a_wipe(
     assert [entry["url"] for entry in again.values()] == [entry["url"] for entry in status.values()]
     admin = AdminClient({"bootstrap.servers": str(again["kafka"]["url"])})
     assert "kept" in admin.list_topics(timeout=10).topics
-    assert Redis.from_url(str(again["redis"]["url"])).get("kept") == b"yes"
+    assert Redis.from_url(str(again["redis"]["url"]), socket_timeout=5).get("kept") == b"yes"
 
     assert cli("down", "--wipe")[0] == 0
     assert not directory.exists()

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.services
 
+COMMAND_SECONDS = 90.0
+
 REQUEST_HEADER: JsonObject = {
     "config": {"provider": "p", "model": "m-1"},
     "system": "You are careful.",
@@ -175,5 +177,6 @@ async def run(settings: Settings, *arguments: str) -> subprocess.CompletedProces
         env=environment_of(settings),
         capture_output=True,
         text=True,
+        timeout=COMMAND_SECONDS,
         check=False,
     )

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 def test_a_private_redis_keeps_its_data_across_a_stop_and_evicts_nothing(
     own_redis: PrivateRedis,
 ) -> None:
-    client = Redis.from_url(own_redis.url, decode_responses=True)
+    client = Redis.from_url(own_redis.url, decode_responses=True, socket_timeout=5)
     client.set("key", "value")
     own_redis.stop()
     own_redis.start()

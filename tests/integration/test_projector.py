@@ -57,7 +57,7 @@ def feed(settings: Settings) -> LogFeed:
 
 @pytest.fixture
 def redis(own_redis: PrivateRedis) -> Iterator[Redis]:
-    with Redis.from_url(own_redis.url, decode_responses=True) as client:
+    with Redis.from_url(own_redis.url, decode_responses=True, socket_timeout=5) as client:
         yield client
 
 

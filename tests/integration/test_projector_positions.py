@@ -16,6 +16,7 @@ from tests.processes import Spawner
 
 from surfacelog.projections.keys import Keys
 from surfacelog.projections.reader import SurfaceReader
+from surfacelog.schemas.bounded_call import close_in_time
 from surfacelog.schemas.json_text import loads
 from surfacelog.schemas.records import Receipt
 from surfacelog.schemas.registry import connect_codec
@@ -53,7 +54,7 @@ def feed(settings: Settings) -> LogFeed:
 
 @pytest.fixture
 def redis(own_redis: PrivateRedis) -> Iterator[Redis]:
-    with Redis.from_url(own_redis.url, decode_responses=True) as client:
+    with Redis.from_url(own_redis.url, decode_responses=True, socket_timeout=5) as client:
         yield client
 
 
@@ -93,7 +94,7 @@ async def test_idle_offsets_and_positions_are_the_end_of_the_log(
         return [max(offset, 0) for offset in committed] == ends == [int(k or 0) for k in kept]
 
     await asyncio.to_thread(wait_until, is_exact)
-    consumer.close()
+    close_in_time("the consumer", consumer.close)
 
 
 async def test_a_node_that_lost_its_newest_data_is_replayed_from_its_last_heartbeat(
@@ -169,7 +170,7 @@ async def test_receipts_reach_the_stream_of_their_writer(
     producer = Producer({"bootstrap.servers": settings.kafka})
     producer.produce(settings.topics.receipts, b"garbage", key=b"s", partition=1)
     producer.produce(settings.topics.receipts, codec.encode_receipt(receipt), key=b"s", partition=1)
-    producer.flush()
+    assert producer.flush(15) == 0
     spawn("projector")
     stream = Keys(settings.namespace).receipts("w1")
     wait_until(lambda: bool(redis.exists(stream)))

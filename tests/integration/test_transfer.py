@@ -166,7 +166,7 @@ async def test_a_writer_lives_through_a_redis_that_is_emptied_and_restarted(
         ]
         await writer.flush("visible")
     assert check_log(bus) == {"s": 300}
-    with Redis.from_url(own_redis.url) as redis:
+    with Redis.from_url(own_redis.url, socket_timeout=5) as redis:
         assert redis.hget(f"{bus.settings.namespace}:{{s}}:m", "watermark") == b"299"
     assert len(list(log.events("s"))) == 300
 

@@ -34,5 +34,6 @@ def test_a_failpoint_kills_only_where_and_when_it_is_told(
         capture_output=True,
         text=True,
         check=False,
+        timeout=30,
     )
     assert (done.stdout.split(), done.returncode) == (printed.split(), status)
