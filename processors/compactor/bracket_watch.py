@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 from surfacelog.projections.announced import wait_announced
-from surfacelog.projections.redis_calls import RedisUnavailableError
 from surfacelog.projections.visibility import RECHECK_SECONDS
+from surfacelog.schemas.errors import ServiceError
 
 if TYPE_CHECKING:
     from surfacelog.projections.keys import Keys
@@ -30,7 +30,8 @@ class BracketWatch:
         """Return when the bracket that opened at `start_seq` is open no more.
 
         It is closed by an operator, by a worker that took over, and by a session/end-seed of a
-        new owner. While Redis is away or emptied nothing is known, and this goes on waiting.
+        new owner. While Redis is away, emptied or broken nothing is known, and the
+        wait goes on.
         """
 
         async def look() -> bool | None:
@@ -40,7 +41,7 @@ class BracketWatch:
         while True:
             try:
                 await wait_announced(self.calls.client, channel, look)
-            except RedisUnavailableError as error:
+            except ServiceError as error:
                 _log.warning("bracket not watched", session=session_id, reason=error.message)
                 await asyncio.sleep(RECHECK_SECONDS)
             else:

@@ -179,7 +179,8 @@ class OneCompaction:
         return compacted(self._request, first_seq + 1, receipt.to_data())
 
     async def _surface_now(self, at_least: int) -> SurfaceCut:
-        """Read the Surface; a Redis that is restarted is waited for while the lock may live."""
+        """Read the Surface; a Redis that is restarted is waited for as long as a lock lives."""
+        patience = time.monotonic() + self._tools.settings.compactor_lock_seconds
         while True:
             self._lock.check()
             try:
@@ -187,6 +188,8 @@ class OneCompaction:
                     self._session_id, at_least=at_least, timeout=VISIBLE_SECONDS
                 )
             except RedisUnavailableError as error:
+                if time.monotonic() > patience:
+                    raise
                 _log.warning("surface not read", session=self._session_id, reason=error.message)
                 await asyncio.sleep(READ_AGAIN_SECONDS)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,7 @@ from tests.integration.compaction_stack import (
     connect,
     data_of,
     end_classes,
+    line,
     start_services,
     write_long_session,
 )
@@ -98,3 +100,23 @@ async def test_redis_in_the_middle_of_a_compaction(
             assert len(data_of(events, "compaction/summary")) == 1
             assert len(server.received) == calls
             await afterwards.check_surface("s")
+
+
+async def test_a_session_that_redis_has_forgotten_is_waited_for(
+    settings: Settings, own_redis: PrivateRedis, spawn: Spawner
+) -> None:
+    """Its log says that there is one: that the projection does not show it is no outcome."""
+    _, projector = start_services(spawn)
+    async with connect(settings) as stack:
+        await write_long_session(stack, "s")
+        worker = spawn("compactor")
+        projector.send(signal.SIGSTOP)
+        own_redis.flushall()
+        request = await stack.compactions.request("s", generation=0, requested_by="test")
+        unknown = await stack.compactions.request("nobody", generation=0, requested_by="test")
+        await line(worker, "request put off")
+        projector.send(signal.SIGCONT)
+
+        assert (await stack.outcome(request)).status == "compacted"
+        assert (await stack.outcome(unknown)).failure == "changed"
+        await stack.check_surface("s")

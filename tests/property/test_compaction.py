@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hypothesis import event, given, settings
+from hypothesis import Phase, event, given, settings
 from hypothesis import strategies as st
 from tests.compaction_bench import Bench, Summarizing
 from tests.live_session import (
@@ -117,7 +117,13 @@ class Agent:
         admitted(self.bench.session.owner(turn_start(self.turn)))
 
 
-@settings(max_examples=100, deadline=None, print_blob=True)
+# Not shrunk: that takes minutes, and a failing list of actions is short enough to read.
+@settings(
+    max_examples=100,
+    deadline=None,
+    print_blob=True,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),
+)
 @given(ACTIONS)
 def test_random_compactions_keep_every_promise(actions: list[Action]) -> None:
     agent = Agent()
