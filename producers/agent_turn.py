@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from surfacelog.producers.append_client import AppendClient
-    from surfacelog.producers.session_writer import AppendHandle, SessionWriter
+    from surfacelog.producers.append_handle import AppendHandle
+    from surfacelog.producers.session_writer import SessionWriter
     from surfacelog.schemas.json_value import JsonObject, JsonValue
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from confluent_kafka import Producer
@@ -96,7 +97,7 @@ class CompactionClient:
                 " running? The request stays and will be carried out",
                 request=request.request_id,
             )
-        return outcome
+        return replace(outcome, asked_generation=request.generation)
 
     def _produce(self, request: CompactionRequest) -> asyncio.Future[None]:
         loop = asyncio.get_running_loop()

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from surfacelog.producers.agent_turn import Turn, last_turn
 from surfacelog.producers.append_client import AppendClient
+from surfacelog.producers.append_handle import AppendHandle
 from surfacelog.producers.chunk_buffer import ChunkBuffer, Streaming
 from surfacelog.producers.errors import AppendRefused, FlushTimeout
-from surfacelog.projections.reader import SurfaceReader
+from surfacelog.producers.own_surface import OwnSurface
+from surfacelog.projections.dynamic_context import shown_sections, snapshot_message
 from surfacelog.projections.redis_calls import RedisUnavailableError
 from surfacelog.projections.visibility import TimeLimit, VisibilityTimeout
 from surfacelog.schemas.codec import EncodeError
@@ -22,43 +24,22 @@ from surfacelog.schemas.records import AppendRequest, Open
 from surfacelog.schemas.session_header import FORMAT_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Mapping
 
     from surfacelog.producers.append_queue import SentAppend
+    from surfacelog.schemas.compaction_outcome import CompactionOutcome
     from surfacelog.schemas.json_value import JsonObject, JsonValue
-    from surfacelog.schemas.records import Expectation, Receipt
+    from surfacelog.schemas.records import Expectation, Receipt, Trigger
     from surfacelog.schemas.settings import Settings
 
 Level = Literal["accepted", "committed", "visible"]
 
 FLUSH_SECONDS: Final = 30.0
 LAST_WORDS_SECONDS: Final = 5.0
-REDIS_RETRY_SECONDS: Final = 0.2
+COMPACTION_SECONDS: Final = 900.0
+"""A model may take ten minutes for a summary, and be asked more than once."""
 
 _ENVELOPE: Final = ("type", "time", "data", "ignorable", "sourceEventSeqs", "surfaceOp")
-
-
-class AppendHandle:
-    """An append on its way."""
-
-    def __init__(self, sent: SentAppend, tell: Callable[[SentAppend], None]) -> None:
-        self._sent = sent
-        self._tell = tell
-
-    @property
-    def replaced(self) -> int:
-        """How many lone surrogates became U+FFFD, because UTF-8 cannot carry them."""
-        return self._sent.replaced
-
-    async def committed(self) -> range:
-        """Wait until the append is in the log and return its seqs. Raises AppendRefused."""
-        receipt = await self._sent
-        if receipt.status == "refused":
-            self._tell(self._sent)
-            raise AppendRefused.of(receipt)
-        if receipt.first_seq is None or receipt.last_seq is None:
-            return range(0)
-        return range(receipt.first_seq, receipt.last_seq + 1)
 
 
 class SessionWriter:
@@ -89,7 +70,7 @@ class SessionWriter:
         self._sent = self._committed = 0
         self._committed_seq = self._visible_seq = -1
         self._last_turn: int | None = None
-        self._reader: SurfaceReader | None = None
+        self._surface = OwnSurface(client, session_id)
 
     @property
     def unacknowledged(self) -> int:
@@ -191,6 +172,7 @@ class SessionWriter:
                 self._chunks.put_back(tail)
                 raise
             self._begin_response()
+            self._surface.answered()
             return handle
 
     async def turn(self) -> Turn:
@@ -230,6 +212,39 @@ class SessionWriter:
         """
         return await self.flush("committed", timeout=timeout)
 
+    async def ensure_context(self, plugin: str, sections: Mapping[str, str]) -> AppendHandle | None:
+        """Append a snapshot of a plugin's dynamic context, unless the model sees it already.
+
+        `sections` are texts by name. Call it before the model is called: it appends when they
+        changed, and when a compaction has taken the last snapshot off the Surface; None means
+        that it had not to. Waits until what was appended before is visible; raises what `flush`
+        raises.
+        """
+        last = await self.flush("visible")
+        cut = await self._surface.read(last)
+        shown = shown_sections(cut.messages, plugin)
+        if dict(sections) == (shown or {}):
+            return None
+        return await self.append(
+            {"type": "user/message", "data": snapshot_message(plugin, sections)}
+        )
+
+    async def request_compaction(
+        self,
+        trigger: Trigger = "context-overflow",
+        *,
+        timeout: float = COMPACTION_SECONDS,  # noqa: ASYNC109  # as above
+    ) -> CompactionOutcome:
+        """Have the session compacted, and return the outcome when readers see it.
+
+        For an owner whose model said that the context is too long: calling it again is worth it
+        when `outcome.advanced`. Raises OverflowPersists when this request to the model has
+        overflowed as often as the policy allows, OutcomeTimeout after `timeout` seconds, and
+        what `flush` raises.
+        """
+        last = await self.flush("visible")
+        return await self._surface.compact(trigger, self.writer_id, last, TimeLimit(timeout))
+
     async def _open(self, cwd: str | None, timeout: float) -> None:  # noqa: ASYNC109  # as above
         header: JsonObject = {"version": FORMAT_VERSION, "id": self.session_id, "createdAt": _now()}
         if cwd is not None:
@@ -248,8 +263,7 @@ class SessionWriter:
     async def _close(self) -> None:
         if self._send_due is not None:
             self._send_due.cancel()
-        if self._reader is not None:
-            await self._reader.close()
+        await self._surface.close()
         self._client.release(self.session_id, self.writer_id)
 
     async def _send(self, items: tuple[JsonObject, ...], **more: Any) -> AppendHandle:
@@ -296,21 +310,13 @@ class SessionWriter:
             await asyncio.shield(sent.accepted if level == "accepted" else sent.receipt)
 
     async def _wait_visible(self, limit: TimeLimit) -> None:
-        while True:
-            try:
-                if self._reader is None:
-                    self._reader = await SurfaceReader.connect(self._client.settings)
-                self._visible_seq = await self._reader.wait_visible(
-                    self.session_id, self._committed_seq, max(limit.left, 0)
-                )
-                return
-            except VisibilityTimeout as error:
-                self._visible_seq = error.watermark
-                raise self._too_late("visible") from error
-            except RedisUnavailableError as error:
-                if limit.left <= 0:
-                    raise self._too_late("visible") from error
-                await asyncio.sleep(REDIS_RETRY_SECONDS)
+        try:
+            self._visible_seq = await self._surface.wait_visible(self._committed_seq, limit)
+        except VisibilityTimeout as error:
+            self._visible_seq = error.watermark
+            raise self._too_late("visible") from error
+        except RedisUnavailableError as error:
+            raise self._too_late("visible") from error
 
     def _raise_refusal(self) -> None:
         """Raise the first refusal that nobody was told of, and drop what came after it."""

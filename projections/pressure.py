@@ -47,9 +47,10 @@ class NoProgress:
 class PressureFacts:
     """What the log says of a session's compactions.
 
-    `window` is the model's, None while unknown; `envelope_seq` is where the request header or
-    the window last became another one. `failures` counts the brackets that ended in an error
-    since one ended well; the last did at `failed_at` (ms).
+    `window` is the model's, None while unknown; `envelope_seq` is where the request header or the
+    window last became another one. `failures` counts the brackets that ended in an error since
+    one ended well; the last did at `failed_at` (ms). `concluded` counts them and the no-progress
+    events in the same time.
     """
 
     provider: str = ""
@@ -59,6 +60,7 @@ class PressureFacts:
     envelope_seq: int = -1
     failures: int = 0
     failed_at: int = 0
+    concluded: int = 0
     no_progress: NoProgress | None = None
 
     def after(self, event: JsonObject) -> PressureFacts:
@@ -101,17 +103,23 @@ class PressureFacts:
 
     def _with_end(self, event: JsonObject) -> PressureFacts:
         if member(event.get("data"), "error") is None:
-            return replace(self, failures=0, failed_at=0)
-        failed_at = int_member(event, "time") or 0
-        return replace(self, failures=self.failures + 1, failed_at=failed_at)
+            return replace(self, failures=0, failed_at=0, concluded=0)
+        return replace(
+            self,
+            failures=self.failures + 1,
+            failed_at=int_member(event, "time") or 0,
+            concluded=self.concluded + 1,
+        )
 
     def _with_no_progress(self, event: JsonObject) -> PressureFacts:
         data = event.get("data")
         names = ("asOfSeq", "generation", "surfaceTokens")
         as_of, generation, surface = (int_member(data, name) for name in names)
-        if as_of is None or generation is None or surface is None or as_of < self.envelope_seq:
-            return self  # the envelope changed after the worker looked
-        return replace(self, no_progress=NoProgress(as_of, generation, surface))
+        breaker = None
+        if as_of is not None and generation is not None and surface is not None:
+            # What became another envelope after the worker looked may help.
+            breaker = NoProgress(as_of, generation, surface) if as_of >= self.envelope_seq else None
+        return replace(self, concluded=self.concluded + 1, no_progress=breaker)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,30 +138,49 @@ class Load:
 
 
 class Attempt(NamedTuple):
-    """One request for the Surface at `generation`, after so many failures."""
+    """One request for the Surface at `generation`; `number` counts those that came to nothing."""
 
     generation: int
-    failures: int
+    number: int
 
     @property
     def request_id(self) -> str:
         """The request's id: whoever asks again for the same attempt asks with the same one."""
-        return f"pressure-{self.generation}-{self.failures}"
+        return f"pressure-{self.generation}-{self.number}"
+
+
+class Asked(NamedTuple):
+    """What was asked for last, at `at` (ms).
+
+    `unlogged` of the attempts before it in this generation came to nothing without a trace in
+    the log: the session had room again by then, or the worker failed before it began.
+    """
+
+    attempt: Attempt
+    at: int
+    unlogged: int = 0
 
     def to_text(self) -> str:
-        """Return the attempt as Redis keeps it."""
-        return f"{self.generation} {self.failures}"
+        """Return it as Redis keeps it."""
+        return " ".join(map(str, (*self.attempt, self.at, self.unlogged)))
 
     @classmethod
-    def from_text(cls, text: str) -> Attempt:
+    def from_text(cls, text: str) -> Asked:
         """Return what `to_text` was given."""
-        return cls(*map(int, text.split()))
+        generation, number, at, unlogged = map(int, text.split())
+        return cls(Attempt(generation, number), at, unlogged)
 
 
 class Later(NamedTuple):
     """Nothing is to be asked before `at`, in ms."""
 
     at: int
+
+
+class Pending(NamedTuple):
+    """It was asked for, and the log does not say what became of it. Is there an outcome?"""
+
+    request_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,23 +191,36 @@ class PressureTrigger:
     backoff_seconds: float
 
     def decide(
-        self, facts: PressureFacts, load: Load, asked: Attempt | None, now: int
-    ) -> Attempt | Later | None:
-        """Return the attempt to ask for at `now` (ms), when to look again, or None.
+        self,
+        facts: PressureFacts,
+        load: Load,
+        asked: Asked | None,
+        now: int,
+        *,
+        has_outcome: bool = False,
+    ) -> Asked | Later | Pending | None:
+        """Return what to ask for at `now` (ms), when to look again, or None.
 
-        `asked` is the last attempt that was asked for. Raises PolicyError when the policy leaves
-        no room in the model's window.
+        `asked` is what was asked for last, and `has_outcome` that its outcome is known. Raises
+        PolicyError when the policy leaves no room in the model's window.
         """
-        if load.busy or facts.window is None or load.total is None:
+        if not self._is_pressed(facts, load):
             return None
-        if not self.policies.automatic:
-            return None
-        scaled = budget(self.policies.policy(facts.provider, facts.model), facts.window)
-        attempt = Attempt(load.generation, facts.failures)
-        if load.total < scaled.threshold or attempt == asked or stands(facts, load, scaled):
-            return None
+        last = asked if asked and asked.attempt.generation == load.generation else None
+        unlogged = 0 if last is None else last.unlogged + has_outcome
+        attempt = Attempt(load.generation, facts.concluded + unlogged)
+        if last is not None and attempt == last.attempt:
+            return Pending(attempt.request_id)
         due = facts.failed_at + backoff_ms(self.backoff_seconds, facts.failures)
-        return Later(due) if now < due else attempt
+        if last is not None and has_outcome:
+            due = max(due, last.at + backoff_ms(self.backoff_seconds, unlogged))
+        return Later(due) if now < due else Asked(attempt, now, unlogged)
+
+    def _is_pressed(self, facts: PressureFacts, load: Load) -> bool:
+        if load.busy or load.total is None or facts.window is None or not self.policies.automatic:
+            return False
+        scaled = budget(self.policies.policy(facts.provider, facts.model), facts.window)
+        return load.total >= scaled.threshold and not stands(facts, load, scaled)
 
 
 def settles(batch: EventBatch) -> bool:

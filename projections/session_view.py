@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from surfacelog.projections.messages import derived_message
 from surfacelog.projections.meter import Meter, MeterError
-from surfacelog.projections.pressure import Attempt, Load, PressureFacts
+from surfacelog.projections.pressure import Asked, Load, PressureFacts
 from surfacelog.projections.request_header import canonical_header
 from surfacelog.projections.session_change import SessionChange
 from surfacelog.projections.tokens import message_price
@@ -69,7 +69,7 @@ class SessionView:
         self.step_seq = 0
         self.has_surface = True
         self.pressure = PressureFacts()
-        self.asked: Attempt | None = None
+        self.asked: Asked | None = None
         self._compacting = False
         self._loading = False
         self._meter = Meter()
@@ -97,7 +97,7 @@ class SessionView:
         if "pressure" in fields:
             view.pressure = PressureFacts.from_json(loads(fields["pressure"]))
         if "asked" in fields:
-            view.asked = Attempt.from_text(fields["asked"])
+            view.asked = Asked.from_text(fields["asked"])
         view.has_surface = surface
         view._nodes, view._prices = list(stored.nodes), dict(stored.prices)
         return view

@@ -14,7 +14,7 @@ from surfacelog.schemas.errors import SurfacelogError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from surfacelog.projections.pressure import Attempt
+    from surfacelog.projections.pressure import Asked
     from surfacelog.projections.redis_calls import Argument, Command, RedisCalls
     from surfacelog.projections.session_change import SessionChange
 
@@ -118,10 +118,10 @@ class SurfaceStore:
         reason, activity = answer
         return AuditOutcome(reason.decode(), int(activity) if activity else None)
 
-    def asked(self, session_id: str, attempt: Attempt) -> Command:
+    def asked(self, session_id: str, asked: Asked) -> Command:
         """Return the command that notes which compaction was asked for last."""
         key = self.keys.session(session_id, "m")
-        return self.calls.script("asked", [key], [attempt.to_text()])
+        return self.calls.script("asked", [key], [asked.to_text()])
 
     def remove(self, session_id: str) -> Command:
         """Return the command that removes a session's keys before it is rebuilt."""

@@ -23,6 +23,7 @@ class CompactionOutcome:
     `generation` and the token figures (Surface tokens) are those after the outcome;
     `compaction_id`, `shadowed` and `checkpoint_seq` are given when it was compacted,
     `failure` when it failed, and `reason` says in a sentence why nothing was compacted.
+    `asked_generation` is the one that the request named.
     """
 
     request_id: str
@@ -36,6 +37,17 @@ class CompactionOutcome:
     checkpoint_seq: int | None = None
     failure: FailureClass | None = None
     reason: str | None = None
+    asked_generation: int | None = None
+
+    @property
+    def advanced(self) -> bool:
+        """Whether the Surface was changed since the request was made, by whomever.
+
+        Only then an overflowing request to the model is worth making again (SEMANTICS 6).
+        """
+        if self.generation is None or self.asked_generation is None:
+            return False
+        return self.generation > self.asked_generation
 
 
 def outcome_to_text(outcome: CompactionOutcome) -> str:

@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from surfacelog.schemas.compaction_outcome import CompactionOutcome
     from surfacelog.schemas.records import CompactionRequest
 
-PUBLISHED_BEHIND: Final = 2
-"""A compaction's end follows its checkpoint in the same append, behind the receipt."""
-
 VISIBLE_SECONDS: Final = 60.0
 
 _log = structlog.get_logger()
@@ -79,7 +76,7 @@ class PressureRounds:
         assert outcome.checkpoint_seq is not None
         return await self._tools.surface.read(
             self._request.session_id,
-            at_least=outcome.checkpoint_seq + PUBLISHED_BEHIND,
+            at_least=outcome.checkpoint_seq,
             timeout=VISIBLE_SECONDS,
         )
 

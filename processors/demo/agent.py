@@ -24,7 +24,7 @@ from surfacelog.schemas.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from surfacelog.producers.session_writer import AppendHandle
+    from surfacelog.producers.append_handle import AppendHandle
     from surfacelog.schemas.json_value import JsonObject
 
 SAY_SECONDS: Final = 0.1

@@ -16,7 +16,7 @@ from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponen
 
 from surfacelog.processors.projector import metrics
 from surfacelog.projections.compaction_policy import PolicyError
-from surfacelog.projections.pressure import Attempt, Later
+from surfacelog.projections.pressure import Asked, Later, Pending
 from surfacelog.schemas.errors import ServiceError
 from surfacelog.schemas.records import CompactionRequest
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from surfacelog.processors.projector.asked_requests import AskedRequests
     from surfacelog.processors.projector.patience import PatientRedis
     from surfacelog.producers.compaction_client import CompactionClient
-    from surfacelog.projections.pressure import PressureTrigger
+    from surfacelog.projections.pressure import Attempt, PressureTrigger
     from surfacelog.projections.session_view import SessionView
     from surfacelog.projections.store import SurfaceStore
 
@@ -65,12 +65,14 @@ class PressureWatch:
         """
         now = time.time_ns() // 1_000_000
         later: dict[str, int] = {}
-        due: list[tuple[SessionView, Attempt]] = []
+        due: list[tuple[SessionView, Asked]] = []
         for view in await self._applier.views(partition, session_ids):
             decision = self._decide(view, now)
+            if isinstance(decision, Pending) and await self._has_outcome(view, decision):
+                decision = self._decide(view, now, has_outcome=True)
             if isinstance(decision, Later):
                 later[view.session_id] = decision.at
-            elif decision is not None:
+            elif isinstance(decision, Asked):
                 due.append((view, decision))
         if due:
             await self._ask(partition, due)
@@ -93,33 +95,42 @@ class PressureWatch:
         """Drop what is known of a partition that is taken over, or replayed."""
         self._asked.forget(partition)
 
-    def _decide(self, view: SessionView, now: int) -> Attempt | Later | None:
+    def _decide(
+        self, view: SessionView, now: int, *, has_outcome: bool = False
+    ) -> Asked | Later | Pending | None:
         try:
-            return self._trigger.decide(view.pressure, view.load(), view.asked, now)
+            return self._trigger.decide(
+                view.pressure, view.load(), view.asked, now, has_outcome=has_outcome
+            )
         except PolicyError as error:
             _log.warning("pressure not decided", session=view.session_id, error=error.message)
             return None
 
-    async def _ask(self, partition: int, due: list[tuple[SessionView, Attempt]]) -> None:
+    async def _has_outcome(self, view: SessionView, pending: Pending) -> bool:
+        key = self._store.keys.outcome(view.session_id, pending.request_id)
+        (found,) = await self._redis.run([("EXISTS", key)])
+        return bool(found)
+
+    async def _ask(self, partition: int, due: list[tuple[SessionView, Asked]]) -> None:
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(ServiceError),
             wait=wait_random_exponential(multiplier=0.1, max=2.0),
             before_sleep=_report,
         )
         await retrying(self._send_new, partition, due)
-        await self._redis.run([self._store.asked(v.session_id, attempt) for v, attempt in due])
-        for view, attempt in due:
-            view.asked = attempt
+        await self._redis.run([self._store.asked(v.session_id, asked) for v, asked in due])
+        for view, asked in due:
+            view.asked = asked
 
-    async def _send_new(self, partition: int, due: list[tuple[SessionView, Attempt]]) -> None:
-        asked = await self._asked.of(partition)
+    async def _send_new(self, partition: int, due: list[tuple[SessionView, Asked]]) -> None:
+        known = await self._asked.of(partition)
         new = [
-            _request(view.session_id, attempt)
-            for view, attempt in due
-            if (view.session_id, attempt.request_id) not in asked
+            _request(view.session_id, asked.attempt)
+            for view, asked in due
+            if (view.session_id, asked.attempt.request_id) not in known
         ]
         await self._client.send(*new)
-        asked.update((request.session_id, request.request_id) for request in new)
+        known.update((request.session_id, request.request_id) for request in new)
         metrics.COMPACTIONS_ASKED.inc(len(new))
         for request in new:
             _log.info("compaction asked", session=request.session_id, request=request.request_id)

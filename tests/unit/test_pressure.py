@@ -10,10 +10,12 @@ from tests.live_session import compaction_end, event, run, step_end, user
 
 from surfacelog.projections.compaction_policy import PolicyError, policies
 from surfacelog.projections.pressure import (
+    Asked,
     Attempt,
     Later,
     Load,
     NoProgress,
+    Pending,
     PressureFacts,
     PressureTrigger,
     backoff_ms,
@@ -30,13 +32,17 @@ FULL = Load(total=800, surface=700, header=100, generation=3)
 NOW = 1_700_000_000_000
 
 
-def test_the_threshold_itself_is_pressure_and_the_id_follows_from_the_log() -> None:
-    attempt = TRIGGER.decide(FACTS, FULL, None, NOW)
+def asked(generation: int, number: int, at: int = NOW, unlogged: int = 0) -> Asked:
+    return Asked(Attempt(generation, number), at, unlogged)
 
-    assert attempt == Attempt(3, 0)
-    assert isinstance(attempt, Attempt)
-    assert attempt.request_id == "pressure-3-0"
-    assert Attempt.from_text(attempt.to_text()) == attempt
+
+def test_the_threshold_itself_is_pressure_and_the_id_follows_from_the_log() -> None:
+    decision = TRIGGER.decide(FACTS, FULL, None, NOW)
+
+    assert decision == asked(3, 0)
+    assert isinstance(decision, Asked)
+    assert decision.attempt.request_id == "pressure-3-0"
+    assert Asked.from_text(decision.to_text()) == decision
     assert TRIGGER.decide(FACTS, replace(FULL, total=799), None, NOW) is None
 
 
@@ -54,20 +60,36 @@ def test_nothing_is_asked_where_nothing_can_be_said(facts: PressureFacts, load: 
 
 
 def test_one_generation_is_asked_for_once_and_the_next_one_again() -> None:
-    assert TRIGGER.decide(FACTS, FULL, Attempt(3, 0), NOW) is None
-    assert TRIGGER.decide(FACTS, FULL, Attempt(2, 0), NOW) == Attempt(3, 0)
+    assert TRIGGER.decide(FACTS, FULL, asked(3, 0), NOW) == Pending("pressure-3-0")
+    assert TRIGGER.decide(FACTS, FULL, asked(2, 0), NOW) == asked(3, 0)
 
 
 def test_a_failure_is_asked_for_again_after_a_pause_that_doubles() -> None:
     once = FACTS.after(end(error="no", time=NOW))
     twice = once.after(end(error="no", time=NOW + 15_000))
+    due = NOW + 10_000
 
-    assert TRIGGER.decide(once, FULL, Attempt(3, 0), NOW + 9_999) == Later(NOW + 10_000)
-    assert TRIGGER.decide(once, FULL, Attempt(3, 0), NOW + 10_000) == Attempt(3, 1)
-    assert TRIGGER.decide(once, FULL, Attempt(3, 1), NOW + 10_000) is None
-    assert TRIGGER.decide(twice, FULL, Attempt(3, 1), NOW + 15_000) == Later(NOW + 35_000)
+    assert TRIGGER.decide(once, FULL, asked(3, 0), due - 1) == Later(due)
+    assert TRIGGER.decide(once, FULL, asked(3, 0), due) == asked(3, 1, due)
+    assert TRIGGER.decide(once, FULL, asked(3, 1), due) == Pending("pressure-3-1")
+    assert TRIGGER.decide(twice, FULL, asked(3, 1), NOW + 15_000) == Later(NOW + 35_000)
     assert twice.after(end()) == FACTS
     assert [backoff_ms(10, n) for n in (0, 1, 2, 3, 99)] == [0, 10_000, 20_000, 40_000, 600_000]
+
+
+def test_an_outcome_that_left_no_trace_in_the_log_is_no_reason_to_give_up() -> None:
+    due = NOW + 10_000
+
+    def decide(before: Asked, now: int) -> object:
+        return TRIGGER.decide(FACTS, FULL, before, now, has_outcome=True)
+
+    assert decide(asked(3, 0), due - 1) == Later(due)
+    again = asked(3, 1, due, unlogged=1)
+    assert decide(asked(3, 0), due) == again
+    assert TRIGGER.decide(FACTS, FULL, again, due) == Pending("pressure-3-1")
+    assert decide(again, due) == Later(due + 20_000)
+    failed = FACTS.after(end(error="no", time=NOW))
+    assert TRIGGER.decide(failed, FULL, again, due) == asked(3, 2, due, unlogged=1)
 
 
 def end(*, error: str | None = None, time: int = NOW) -> JsonObject:
@@ -78,13 +100,14 @@ def end(*, error: str | None = None, time: int = NOW) -> JsonObject:
 def test_the_breaker_stands_until_the_envelope_the_generation_or_the_tail_changes() -> None:
     stopped = replace(FACTS, no_progress=NoProgress(as_of_seq=9, generation=3, surface=700))
 
-    assert TRIGGER.decide(stopped, FULL, None, NOW) is None
-    grown = replace(FULL, surface=700 + 159)
-    assert TRIGGER.decide(stopped, grown, None, NOW) is None, "less than the tail that stays"
-    assert TRIGGER.decide(stopped, replace(FULL, surface=700 + 160), None, NOW) == Attempt(3, 0)
-    assert TRIGGER.decide(stopped, replace(FULL, generation=4), None, NOW) == Attempt(4, 0)
-    only_header = replace(FULL, surface=5000, header=800)
-    assert TRIGGER.decide(stopped, only_header, None, NOW) is None, "no new node can help"
+    def decide(load: Load) -> object:
+        return TRIGGER.decide(stopped, load, None, NOW)
+
+    assert decide(FULL) is None
+    assert decide(replace(FULL, surface=700 + 159)) is None, "less than the tail that stays"
+    assert decide(replace(FULL, surface=700 + 160)) == asked(3, 0)
+    assert decide(replace(FULL, generation=4)) == asked(4, 0)
+    assert decide(replace(FULL, surface=5000, header=800)) is None, "no new node can help"
 
 
 def header(system: str, seq: int) -> JsonObject:
@@ -108,6 +131,7 @@ def test_facts_are_folded_from_the_log_and_go_through_json() -> None:
     assert (facts.provider, facts.model, facts.window, facts.envelope_seq) == ("p", "m", 1000, 2)
     stopped = facts.after(no_progress(as_of=2, seq=3))
     assert stopped.no_progress == NoProgress(2, 0, 7)
+    assert stopped.concluded == 1, "whoever asks again after a change asks with another id"
     assert PressureFacts.from_json(stopped.to_json()) == stopped
     same = stopped.after(header("a", 4)).after(context(1000, 5)).after(user())
     assert same is stopped, "the same header and window again are no change"
