@@ -86,9 +86,10 @@ class Agent:
         """Answer the call that was asked for last; the step ends with its last result."""
         if not self.open_calls:
             return
-        place = {"turn": self.turn, "step": self.step}
         name, text = self.open_calls.pop(), ("out \u4e2d\u6587 " * size)[:size]
-        admitted(self.bench.session.owner(call(name, **place), result(name, text, **place)))
+        called = call(name, turn=self.turn, step=self.step)
+        answered = result(name, text, turn=self.turn, step=self.step)
+        admitted(self.bench.session.owner(called, answered))
         if not self.open_calls:
             admitted(self.bench.session.owner(step_end(self.step, self.turn)))
 
