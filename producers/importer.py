@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
@@ -12,6 +11,7 @@ from surfacelog.producers.errors import AppendRefused, FlushTimeout
 from surfacelog.producers.recorded_log import plan_appends
 from surfacelog.projections.log_reader import LogReader, SessionIndex
 from surfacelog.projections.reader import SurfaceReader
+from surfacelog.schemas.clock import now_ms
 from surfacelog.schemas.errors import AdmissionError
 from surfacelog.schemas.json_text import dumps
 from surfacelog.schemas.records import event_count
@@ -95,7 +95,7 @@ class Importer:
 
     async def _send(self, appends: list[AppendRequest], progress: Callable[[int], object]) -> bool:
         """Send all appends; return whether any of them was new to the log."""
-        first_attempt = time.time_ns() // 1_000_000  # above those of an import that was killed
+        first_attempt = now_ms()  # above those of an import that was killed
         waiting: deque[tuple[SentAppend, int]] = deque()
         is_new = False
         for number, append in enumerate(appends):

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from surfacelog.producers.errors import AppendRefused
+from surfacelog.schemas.clock import now_ms
 from surfacelog.schemas.event_types import INBOX_POSTED
 from surfacelog.schemas.records import AppendRequest
 from surfacelog.schemas.topics import WRITER_IDLE_SECONDS
@@ -37,7 +38,7 @@ class InboxPoster:
         self._used_at = time.time()
         event: JsonObject = {
             "type": INBOX_POSTED,
-            "time": time.time_ns() // 1_000_000,
+            "time": now_ms(),
             "data": data,
             "ignorable": True,
         }

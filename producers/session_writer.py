@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -17,6 +16,7 @@ from surfacelog.producers.own_surface import OwnSurface
 from surfacelog.projections.dynamic_context import shown_sections, snapshot_message
 from surfacelog.projections.redis_calls import RedisUnavailableError
 from surfacelog.projections.visibility import TimeLimit, VisibilityTimeout
+from surfacelog.schemas.clock import now_ms
 from surfacelog.schemas.codec import EncodeError
 from surfacelog.schemas.errors import SurfacelogError
 from surfacelog.schemas.event_types import SURFACE_TYPES
@@ -132,7 +132,7 @@ class SessionWriter:
         self._raise_refusal()
         data: JsonObject = {"turn": turn, "step": step, "chunk": chunk}
         try:
-            self._chunks.add({"type": "assistant/chunk", "time": _now(), "data": data})
+            self._chunks.add({"type": "assistant/chunk", "time": now_ms(), "data": data})
         except EncodeError:
             self._drop_response()  # as it is when this shows only in sending
             raise
@@ -246,7 +246,11 @@ class SessionWriter:
         return await self._surface.compact(trigger, self.writer_id, last, TimeLimit(timeout))
 
     async def _open(self, cwd: str | None, timeout: float) -> None:  # noqa: ASYNC109  # as above
-        header: JsonObject = {"version": FORMAT_VERSION, "id": self.session_id, "createdAt": _now()}
+        header: JsonObject = {
+            "version": FORMAT_VERSION,
+            "id": self.session_id,
+            "createdAt": now_ms(),
+        }
         if cwd is not None:
             header["cwd"] = cwd
         header["delegationDepth"] = 0
@@ -384,13 +388,9 @@ def _last_seq(receipt: Receipt) -> int:
 
 def _completed(event: JsonObject) -> JsonObject:
     """Return the event in the order of the envelope, with the members it may leave out."""
-    defaults: JsonObject = {"time": _now()}
+    defaults: JsonObject = {"time": now_ms()}
     if event.get("type") in SURFACE_TYPES:
         defaults["surfaceOp"] = "append"
     given = defaults | event
     known = {name: given[name] for name in _ENVELOPE if name in given}
     return known | given
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from surfacelog.projections.store import pairs
+from surfacelog.schemas.clock import now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -91,9 +92,7 @@ class ParkedSessions:
         commands: list[Command] = []
         for session_id, failure in failures.items():
             known = self._parked.setdefault(partition, {}).get(session_id)
-            parked = ParkedSession(
-                *failure, since=known.since if known else time.time_ns() // 1_000_000
-            )
+            parked = ParkedSession(*failure, since=known.since if known else now_ms())
             parked.attempts = known.attempts + 1 if known else 0
             self._parked[partition][session_id] = parked
             self._due[session_id] = time.monotonic() + _delay(parked)

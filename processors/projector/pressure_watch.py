@@ -8,7 +8,6 @@ request for the compactors; and appends that are only replayed are not looked at
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -17,6 +16,7 @@ from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponen
 from surfacelog.processors.projector import metrics
 from surfacelog.projections.compaction_policy import PolicyError
 from surfacelog.projections.pressure import Asked, Later, Pending
+from surfacelog.schemas.clock import now_ms
 from surfacelog.schemas.errors import ServiceError
 from surfacelog.schemas.records import CompactionRequest
 
@@ -63,7 +63,7 @@ class PressureWatch:
 
         When that is stands in Redis by then. Waits for Kafka and Redis as long as it takes.
         """
-        now = time.time_ns() // 1_000_000
+        now = now_ms()
         later: dict[str, int] = {}
         due: list[tuple[SessionView, Asked]] = []
         for view in await self._applier.views(partition, session_ids):
@@ -82,7 +82,7 @@ class PressureWatch:
 
     async def look_at_due(self, partition: int) -> None:
         """Look again at the sessions whose pause after a failure is over."""
-        retries, now = self._store.keys.retries(partition), time.time_ns() // 1_000_000
+        retries, now = self._store.keys.retries(partition), now_ms()
         (found,) = await self._redis.run(
             [("ZRANGEBYSCORE", retries, "-inf", now, "LIMIT", 0, DUE_AT_ONCE)]
         )

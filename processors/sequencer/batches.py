@@ -12,6 +12,7 @@ from surfacelog.processors.sequencer import metrics
 from surfacelog.processors.sequencer.errors import PoisonedRecordError, TransactionAbortError
 from surfacelog.processors.sequencer.fencing import membership
 from surfacelog.processors.sequencer.partition import Overlay
+from surfacelog.schemas.clock import now_ms
 from surfacelog.schemas.failpoints import failpoint
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ class Batches:
         partitions: Mapping[int, Partition],
         overlays: dict[int, Overlay],
     ) -> Counter[str]:
-        now = time.time_ns() // 1_000_000
+        now = now_ms()
         outcomes: Counter[str] = Counter()
         answers: list[tuple[Answer, Overlay]] = []
         for record, intention in zip(records, intentions, strict=True):
