@@ -8,7 +8,7 @@ neither interrupted nor stopped by a signal, so it must not be the one that the 
 from __future__ import annotations
 
 import threading
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -44,7 +44,6 @@ class CallThread:
 
         After that error this thread is of no use any more.
         """
-        done = threading.Event()
         answer: Future[T] = Future()
 
         def run() -> None:
@@ -52,10 +51,9 @@ class CallThread:
                 answer.set_result(call())
             except BaseException as error:  # noqa: BLE001  # raised again where it is waited for
                 answer.set_exception(error)
-            done.set()
 
         self._calls.put(run)
-        if not done.wait(seconds):
+        if wait([answer], seconds).not_done:
             raise StalledCallError(f"{what} did not return within {seconds:g} s")
         return answer.result()
 

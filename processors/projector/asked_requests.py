@@ -7,11 +7,11 @@ the request and the flag. So before a first request the topic is read, once for 
 from __future__ import annotations
 
 import asyncio
-from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
+from surfacelog.schemas.bounded_call import close_in_time
 from surfacelog.schemas.codec import DecodeError
 from surfacelog.schemas.errors import ServiceError
 
@@ -64,7 +64,8 @@ class AskedRequests:
     def _payloads(self, partition: int) -> Iterator[bytes]:
         place = TopicPartition(self._settings.topics.compactions, partition, OFFSET_BEGINNING)
         silent = 0
-        with closing(_consumer(self._settings)) as consumer:
+        consumer = _consumer(self._settings)
+        try:
             consumer.assign([place])
             while silent < SILENT_POLLS:
                 message = consumer.poll(POLL_SECONDS)
@@ -76,6 +77,8 @@ class AskedRequests:
                 silent = silent + 1 if message is None else 0
                 if message is not None and error is None:
                     yield message.value() or b""
+        finally:
+            close_in_time("a reader of requests", consumer.close)
         raise ServiceError(f"{place.topic}[{partition}] cannot be read: Kafka does not answer")
 
 
