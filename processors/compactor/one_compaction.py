@@ -32,6 +32,7 @@ from surfacelog.processors.compactor.interruption import InterruptedCallError, u
 from surfacelog.processors.summarizers.protocol import SummaryRequest
 from surfacelog.projections.compaction_plan import choose_span
 from surfacelog.projections.redis_calls import RedisUnavailableError
+from surfacelog.schemas.clock import now_ms
 from surfacelog.schemas.failpoints import failpoint
 from surfacelog.schemas.json_value import text_member
 
@@ -52,6 +53,8 @@ PLANS: Final = 3
 """How often a span is chosen when the Surface changes between the read and the start."""
 
 VISIBLE_SECONDS: Final = 60.0
+"""How long the projection may take to show what a compaction has appended."""
+
 READ_AGAIN_SECONDS: Final = 0.2
 
 _log = structlog.get_logger()
@@ -69,6 +72,10 @@ class Tools:
     summarizer: Summarizer
     policies: CompactionPolicies
     stopping: asyncio.Event
+
+    async def surface_at(self, session_id: str, seq: int) -> SurfaceCut:
+        """Return the Surface as soon as it includes a seq; raises as `SurfaceReader.read`."""
+        return await self.surface.read(session_id, at_least=seq, timeout=VISIBLE_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +126,7 @@ class OneCompaction:
             span = choose_span(surface_nodes(cut), cut.prices, retain_tokens, self._request.range)
             opening = Opening(uuid.uuid4().hex, cut.open_turn)
             try:
-                start = start_event(opening, _now())
+                start = start_event(opening, now_ms())
                 start_seq = await self._appends.append([start], generation=cut.generation)
                 return Plan(cut, span, opening, start_seq)
             except CompactionFailedError as error:
@@ -170,7 +177,7 @@ class OneCompaction:
             summary,
             receipt,
             message_id=uuid.uuid4().hex,
-            time=_now(),
+            time=now_ms(),
         )
         self._lock.check()
         failpoint("compactor-publishing")
@@ -184,9 +191,7 @@ class OneCompaction:
         while True:
             self._lock.check()
             try:
-                return await self._tools.surface.read(
-                    self._session_id, at_least=at_least, timeout=VISIBLE_SECONDS
-                )
+                return await self._tools.surface_at(self._session_id, at_least)
             except RedisUnavailableError as error:
                 if time.monotonic() > patience:
                     raise
@@ -195,7 +200,7 @@ class OneCompaction:
 
     async def _end(self, opening: Opening, failure: CompactionFailedError) -> None:
         """Close the own bracket; refused when someone else has closed it, which is as good."""
-        event = failed_end_event(opening, _now(), failure.message, failure.failure, failure.cost)
+        event = failed_end_event(opening, now_ms(), failure.message, failure.failure, failure.cost)
         try:
             await self._appends.append([event])
         except CompactionFailedError as error:
@@ -218,7 +223,3 @@ class OneCompaction:
 
 def _told_to_stop() -> CompactionFailedError:
     return CompactionFailedError("cancelled", "the worker was told to stop", repeat=True)
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000

@@ -7,9 +7,8 @@ event says so in the log, and nobody asks again until something changes.
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -19,6 +18,7 @@ from surfacelog.processors.compactor.events import no_progress_event
 from surfacelog.processors.compactor.failures import CompactionFailedError
 from surfacelog.processors.compactor.one_compaction import OneCompaction
 from surfacelog.projections.compaction_plan import NothingToCompactError
+from surfacelog.schemas.clock import now_ms
 
 if TYPE_CHECKING:
     from surfacelog.processors.compactor.lock import SessionLock
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from surfacelog.projections.reader import SurfaceCut
     from surfacelog.schemas.compaction_outcome import CompactionOutcome
     from surfacelog.schemas.records import CompactionRequest
-
-VISIBLE_SECONDS: Final = 60.0
 
 _log = structlog.get_logger()
 
@@ -74,17 +72,13 @@ class PressureRounds:
 
     async def _after(self, outcome: CompactionOutcome) -> SurfaceCut:
         assert outcome.checkpoint_seq is not None
-        return await self._tools.surface.read(
-            self._request.session_id,
-            at_least=outcome.checkpoint_seq,
-            timeout=VISIBLE_SECONDS,
-        )
+        return await self._tools.surface_at(self._request.session_id, outcome.checkpoint_seq)
 
     async def _note_no_progress(
         self, cut: SurfaceCut, scaled: CompactionBudget, reason: str
     ) -> None:
         """Append the event, unless a replacement has come meanwhile: then it may not be true."""
-        now = time.time_ns() // 1_000_000
+        now = now_ms()
         event = no_progress_event(self._request, cut, scaled.threshold, reason, now)
         try:
             with SessionAppends(self._tools.sender, cut.session_id) as appends:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from surfacelog.processors.compactor.accounts import surface_nodes
 from surfacelog.processors.compactor.appends import SessionAppends
 from surfacelog.projections.pruner import PrunePolicy, prune_results, text_length
+from surfacelog.schemas.clock import now_ms
 from surfacelog.schemas.failpoints import failpoint
 from surfacelog.schemas.json_value import list_member, object_member
 
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from surfacelog.processors.compactor.one_compaction import Tools
     from surfacelog.projections.reader import SurfaceCut
     from surfacelog.schemas.json_value import JsonObject
-
-VISIBLE_SECONDS: Final = 60.0
 
 
 async def prune(cut: SurfaceCut, tools: Tools) -> SurfaceCut:
@@ -32,7 +30,7 @@ async def prune(cut: SurfaceCut, tools: Tools) -> SurfaceCut:
         for seq, message in surface_nodes(cut)
         if message is not None and _is_long(message, policy)
     ]
-    pruned = prune_results(results, policy, time.time_ns() // 1_000_000)
+    pruned = prune_results(results, policy, now_ms())
     if not pruned:
         return cut
     last = cut.as_of_seq
@@ -41,7 +39,7 @@ async def prune(cut: SurfaceCut, tools: Tools) -> SurfaceCut:
             events = [one.price_event, one.replacement]
             last = await appends.append(events, generation=generation) + 1
             failpoint("compactor-pruned")
-    return await tools.surface.read(cut.session_id, at_least=last, timeout=VISIBLE_SECONDS)
+    return await tools.surface_at(cut.session_id, last)
 
 
 async def _event(session_id: str, seq: int, tools: Tools) -> JsonObject:

@@ -86,7 +86,6 @@ class Requests:
             retain = tokens_to_retain(request, cut, self.tools.policies)
             if request.trigger != "manual":
                 cut = await prune(cut, self.tools)
-                retain = tokens_to_retain(request, cut, self.tools.policies)
             if request.trigger == "pressure":
                 return await PressureRounds(request, lock, self.tools).run(cut)
             return await OneCompaction(request, lock, self.tools).run(cut, retain)

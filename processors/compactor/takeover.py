@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import structlog
 
 from surfacelog.processors.compactor.appends import SessionAppends
 from surfacelog.processors.compactor.events import Opening, failed_end_event
 from surfacelog.processors.compactor.failures import CompactionFailedError
+from surfacelog.schemas.clock import now_ms
 from surfacelog.schemas.json_value import int_member, text_member
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from surfacelog.processors.compactor.span_log import SpanLog
     from surfacelog.projections.reader import SurfaceCut
     from surfacelog.schemas.json_value import JsonObject
-
-VISIBLE_SECONDS: Final = 60.0
 
 _log = structlog.get_logger()
 
@@ -34,13 +32,13 @@ async def end_orphan(cut: SurfaceCut, tools: Tools) -> SurfaceCut:
     opening = await open_bracket(cut, tools.log)
     if opening is None:
         return cut
-    end = failed_end_event(opening, _now(), "its worker is gone", "orphaned")
+    end = failed_end_event(opening, now_ms(), "its worker is gone", "orphaned")
     ended = await _append_end(cut, end, SessionAppends(tools.sender, cut.session_id))
     if ended is not None:
         _log.info("orphan ended", session=cut.session_id, compaction=opening.compaction_id)
     # Refused, it was ended after this cut was taken.
     at_least = cut.as_of_seq + 1 if ended is None else ended
-    return await tools.surface.read(cut.session_id, at_least=at_least, timeout=VISIBLE_SECONDS)
+    return await tools.surface_at(cut.session_id, at_least)
 
 
 async def cancel_compaction(cut: SurfaceCut, log: SpanLog, sender: Sender) -> str | None:
@@ -52,7 +50,7 @@ async def cancel_compaction(cut: SurfaceCut, log: SpanLog, sender: Sender) -> st
     opening = await open_bracket(cut, log)
     if opening is None:
         return None
-    end = failed_end_event(opening, _now(), "cancelled by an operator", "cancelled")
+    end = failed_end_event(opening, now_ms(), "cancelled by an operator", "cancelled")
     appends = SessionAppends(sender, cut.session_id, "operator")
     ended = await _append_end(cut, end, appends)
     return None if ended is None else opening.compaction_id
@@ -78,7 +76,3 @@ async def _append_end(cut: SurfaceCut, end: JsonObject, appends: SessionAppends)
                 raise
             _log.info("bracket closed before", session=cut.session_id, reason=error.message)
             return None
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000
