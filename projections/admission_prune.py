@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from surfacelog.projections.compaction_bracket import check_shadowed
 from surfacelog.schemas.errors import AdmissionError
 from surfacelog.schemas.json_equal import same_json
-from surfacelog.schemas.json_value import is_count, list_member, member, object_member
+from surfacelog.schemas.json_value import member
 from surfacelog.schemas.records import ChunkRun
 
 if TYPE_CHECKING:
@@ -52,13 +53,9 @@ def _type(items: tuple[Item, ...], index: int) -> JsonValue:
 def _pruned_node(prune: Item) -> JsonValue:
     """Return the one node that a compaction/prune names."""
     data = None if isinstance(prune, ChunkRun) else prune["data"]
-    seqs, span = list_member(data, "shadowedSeqs"), object_member(data, "shadowedRange")
-    if len(seqs) != 1 or not is_count(seqs[0]):
+    seqs = check_shadowed(data)
+    if len(seqs) != 1:
         raise _invalid("a compaction/prune shadows one node: shadowedSeqs is its seq")
-    if not same_json([span.get("start"), span.get("end")], seqs * 2):
-        raise _invalid("shadowedRange of a compaction/prune begins and ends with its node")
-    if not is_count(member(data, "shadowedTokenCount")):
-        raise _invalid("shadowedTokenCount is the price of the node, in tokens")
     return seqs[0]
 
 

@@ -156,6 +156,14 @@ def _check_summary(brackets: Brackets, data: JsonValue) -> None:
     own = _matching(brackets, data, "compaction/summary")
     if own.shadowed is not None:
         raise _invalid(f"compaction {own.compaction_id} has its summary already")
+    check_shadowed(data)
+
+
+def check_shadowed(data: JsonValue) -> list[JsonValue]:
+    """Return the seqs that a summary or a prune says it shadows, at least one (SEMANTICS 2).
+
+    Raises AdmissionError `compaction.invalid` unless they, their range and their price are sound.
+    """
     seqs, span = list_member(data, "shadowedSeqs"), object_member(data, "shadowedRange")
     if not seqs or not all(map(is_count, seqs)):
         raise _invalid("shadowedSeqs names at least one node, and seqs alone")
@@ -163,6 +171,7 @@ def _check_summary(brackets: Brackets, data: JsonValue) -> None:
         raise _invalid("shadowedRange names the first and the last of shadowedSeqs")
     if not is_count(member(data, "shadowedTokenCount")):
         raise _invalid("shadowedTokenCount must be an integer >= 0")
+    return seqs
 
 
 def _check_end(brackets: Brackets, data: JsonValue) -> None:
