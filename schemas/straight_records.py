@@ -1,8 +1,8 @@
 """The heads that a sequencer reads and writes for every append, in straight lines.
 
-fastavro handles every other head (`record_head`). For these three its calls took 4.8, 5.0 and
-6.5 us, half as much as all the rest of an append; this way it is 2.2, 0.9 and 1.0 (measured).
-They are for our own schemas only, and a property test holds each against fastavro's.
+fastavro handles every other head (`record_head`); its calls cost several times what these three
+do, for every append. They are for our own schemas only, and a property test holds each against
+fastavro's.
 """
 
 from __future__ import annotations
