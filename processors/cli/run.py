@@ -83,9 +83,10 @@ def all_processes(
 ) -> None:
     """Run sequencer, projector and compactor, and restart what exits."""
     configure_logs()
-    find_settings()  # a wrong setting is said once here, not by three processes again and again
-    # A restarted sequencer that keeps its name ends the transaction of the one that died at once.
-    os.environ.setdefault("SURFACELOG_INSTANCE", secrets.token_hex(8))
+    # A wrong setting is said once here, not by three processes again and again.
+    if not find_settings().instance:
+        # A restarted sequencer that keeps its name ends the transaction of the one that died.
+        os.environ["SURFACELOG_INSTANCE"] = secrets.token_hex(8)
     commands = {
         name: [sys.executable, "-m", "surfacelog.processors.cli.main", "run", name, "--lifeline"]
         for name in PROCESSES
