@@ -16,6 +16,7 @@ from surfacelog.processors.stack.plan import Plan
 from surfacelog.processors.stack.progress import Progress
 from surfacelog.processors.stack.services import Installation, Layout
 from surfacelog.processors.stack.tools import find_java
+from tests.processes import end_process
 from tests.sequencing import wait_until
 
 if TYPE_CHECKING:
@@ -53,14 +54,9 @@ class PrivateBroker:
 
     def stop(self) -> None:
         """Stop the broker as an operator would; kill it when it does not end."""
-        if self._process is None:
-            return
-        self._process.terminate()
-        try:
-            self._process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.kill()
-        self._process = None
+        if self._process is not None:
+            end_process(self._process, STOP_SECONDS)
+            self._process = None
 
     def kill(self) -> None:
         """Kill the broker with SIGKILL."""

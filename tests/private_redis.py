@@ -11,6 +11,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from surfacelog.processors.stack.plan import free_port
 from surfacelog.processors.stack.redis_server import redis_command
+from tests.processes import end_process
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,11 +44,7 @@ class PrivateRedis:
     def stop(self) -> None:
         """Stop the server as an operator would; does nothing when it is down."""
         if self._process is not None:
-            self._process.terminate()
-            try:
-                self._process.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                self.kill()
+            end_process(self._process, STOP_SECONDS)
             self._process = None
 
     def kill(self) -> None:

@@ -76,6 +76,16 @@ class Spawned:
             self._changed.notify_all()
 
 
+def end_process(process: subprocess.Popen[bytes], seconds: float) -> None:
+    """Ask a process to stop (SIGTERM), kill it when it does not, and return when it is gone."""
+    process.terminate()
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(seconds)
+
+
 class Spawner:
     """Starts processes on one namespace; `spawn("sequencer")`, `spawn("all")` or a script."""
 

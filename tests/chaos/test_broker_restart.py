@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.integration.compaction_stack import Stack, connect
 from tests.private_broker import PrivateBroker
-from tests.processes import Spawner
 from tests.sequencing import QUICK, Bus, Gate, Member, RawOwner, check_log, note, wait_until
 
 from surfacelog.processors.cli.run import PROCESSES
@@ -26,6 +25,8 @@ from surfacelog.schemas.registry import connect_codec
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
+
+    from tests.processes import Spawner
 
     from surfacelog.producers.append_handle import AppendHandle
     from surfacelog.schemas.settings import Settings
@@ -56,13 +57,6 @@ def settings(services: Settings, broker: PrivateBroker, namespace: str) -> Setti
     settings = services.model_copy(update=own)
     create_namespace(settings)
     return settings
-
-
-@pytest.fixture
-def spawn(settings: Settings, tmp_path: Path) -> Iterator[Spawner]:
-    spawner = Spawner(settings, tmp_path)
-    yield spawner
-    spawner.kill_all()
 
 
 @pytest.fixture

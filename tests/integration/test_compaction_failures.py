@@ -29,21 +29,12 @@ from surfacelog.schemas.json_value import member
 from surfacelog.schemas.records import AppendRequest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from tests.processes import Spawner
 
     from surfacelog.schemas.json_value import JsonValue
     from surfacelog.schemas.settings import Settings
 
 pytestmark = pytest.mark.services
-
-
-@pytest.fixture
-async def stack(settings: Settings, spawn: Spawner) -> AsyncIterator[Stack]:
-    start_services(spawn)
-    async with connect(settings) as stack:
-        yield stack
 
 
 async def failed_end(stack: Stack, session_id: str) -> JsonValue:

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.integration.compaction_stack import Stack, connect, start_services, write_long_session
+from tests.integration.compaction_stack import Stack, write_long_session
 from tests.live_session import (
     assistant,
     call,
@@ -23,8 +23,6 @@ from tests.live_session import (
 from tests.processes import environment_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from tests.processes import Spawner
 
     from surfacelog.schemas.json_value import JsonObject
@@ -34,13 +32,6 @@ pytestmark = pytest.mark.services
 
 OUTCOME_SECONDS = 30.0
 COMMAND_SECONDS = 90.0
-
-
-@pytest.fixture
-async def stack(settings: Settings, spawn: Spawner) -> AsyncIterator[Stack]:
-    start_services(spawn)
-    async with connect(settings) as stack:
-        yield stack
 
 
 async def test_one_request_twice_and_two_workers_make_one_compaction(

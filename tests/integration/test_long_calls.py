@@ -13,10 +13,8 @@ from tests.chat_server import SUMMARY, ChatServer, held, says_text
 from tests.integration.compaction_stack import (
     Stack,
     asking,
-    connect,
     end_classes,
     line,
-    start_services,
     write_long_session,
 )
 from tests.live_session import assistant, posted, step_end, step_start, user
@@ -32,24 +30,14 @@ from surfacelog.schemas.json_value import member
 from surfacelog.schemas.records import AppendRequest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from tests.processes import Spawner
 
     from surfacelog.schemas.json_value import JsonObject
-    from surfacelog.schemas.settings import Settings
 
 pytestmark = pytest.mark.services
 
 POLL_SECONDS = 6.0
 """The shortest that the broker allows, and 50 times shorter than by default."""
-
-
-@pytest.fixture
-async def stack(settings: Settings, spawn: Spawner) -> AsyncIterator[Stack]:
-    start_services(spawn)
-    async with connect(settings) as stack:
-        yield stack
 
 
 async def test_a_long_call_costs_no_partitions_and_no_place_of_another_session(

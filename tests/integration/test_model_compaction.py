@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.chat_server import SUMMARY, USAGE, ChatServer, answers, says_text
-from tests.integration.compaction_stack import LONG, Stack, connect, start_services
+from tests.integration.compaction_stack import LONG, Stack
 from tests.live_session import (
     assistant,
     call,
@@ -29,8 +29,6 @@ from surfacelog.projections.checkpoint import checkpoint_text
 from surfacelog.schemas.json_value import int_member, member
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from tests.processes import Spawner
 
     from surfacelog.schemas.compaction_outcome import CompactionOutcome
@@ -47,13 +45,6 @@ REQUEST_HEADER: JsonObject = {
     "tools": [{"name": "bash", "description": "run", "parameters": {"type": "object"}}],
 }
 REFUSAL = "I'm sorry, but I cannot help with that."
-
-
-@pytest.fixture
-async def stack(settings: Settings, spawn: Spawner) -> AsyncIterator[Stack]:
-    start_services(spawn)
-    async with connect(settings) as stack:
-        yield stack
 
 
 async def compact(stack: Stack, session_id: str, at_least: int) -> CompactionOutcome:

@@ -5,18 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.integration.compaction_stack import LONG, Stack, connect, start_services
+from tests.integration.compaction_stack import LONG, Stack
 
 from surfacelog.producers.own_surface import OverflowPersists
 from surfacelog.producers.session_writer import SessionWriter
 from surfacelog.projections.dynamic_context import shown_sections
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from tests.processes import Spawner
 
-    from surfacelog.schemas.settings import Settings
 
 pytestmark = pytest.mark.services
 
@@ -24,11 +21,10 @@ SECTIONS = {"todo": "1. read the code", "cwd": "/work"}
 
 
 @pytest.fixture
-async def stack(settings: Settings, spawn: Spawner) -> AsyncIterator[Stack]:
-    start_services(spawn)
+def stack(stack: Stack, spawn: Spawner) -> Stack:
+    """With a compactor, too."""
     spawn("compactor")
-    async with connect(settings) as stack:
-        yield stack
+    return stack
 
 
 async def answer(writer: SessionWriter, text: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 from tests.chat_server import SUMMARY, ChatServer, says_text
-from tests.integration.compaction_stack import LONG, Stack, connect, start_services
+from tests.integration.compaction_stack import LONG, Stack, connect
 from tests.live_session import assistant, event, step_end, step_start, turn_start, user
 
 from surfacelog.schemas.event_types import COMPACTION_RECEIPT, NO_PROGRESS
@@ -17,7 +17,7 @@ from surfacelog.schemas.json_value import member
 from surfacelog.schemas.registry import connect_codec
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import Awaitable, Callable
 
     from tests.private_redis import PrivateRedis
     from tests.processes import Spawner
@@ -31,13 +31,6 @@ pytestmark = pytest.mark.services
 WAIT_SECONDS = 30.0
 WINDOW = 4000
 """The threshold is 3,200 tokens and the tail that stays 640; a step of LONG costs about 510."""
-
-
-@pytest.fixture
-async def stack(settings: Settings, spawn: Spawner) -> AsyncIterator[Stack]:
-    start_services(spawn)
-    async with connect(settings) as stack:
-        yield stack
 
 
 def header(system: str = "be brief") -> JsonObject:

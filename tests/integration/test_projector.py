@@ -42,15 +42,6 @@ def settings(settings: Settings, own_redis: PrivateRedis) -> Settings:
 
 
 @pytest.fixture
-def spawn(settings: Settings, tmp_path: Path) -> Iterator[Spawner]:
-    from tests.processes import Spawner
-
-    spawner = Spawner(settings, tmp_path)
-    yield spawner
-    spawner.kill_all()
-
-
-@pytest.fixture
 def feed(settings: Settings) -> LogFeed:
     return LogFeed(settings, connect_codec(settings))
 

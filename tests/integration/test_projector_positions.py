@@ -12,7 +12,6 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from redis import Redis
 from tests.live_session import user
 from tests.log_feed import LogFeed
-from tests.processes import Spawner
 
 from surfacelog.projections.keys import Keys
 from surfacelog.projections.reader import SurfaceReader
@@ -24,9 +23,9 @@ from surfacelog.schemas.topics import partition_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from tests.private_redis import PrivateRedis
+    from tests.processes import Spawner
 
     from surfacelog.schemas.settings import Settings
 
@@ -38,13 +37,6 @@ SESSIONS = [f"s{number}" for number in range(8)]
 @pytest.fixture
 def settings(settings: Settings, own_redis: PrivateRedis) -> Settings:
     return settings.model_copy(update={"redis": own_redis.url})
-
-
-@pytest.fixture
-def spawn(settings: Settings, tmp_path: Path) -> Iterator[Spawner]:
-    spawner = Spawner(settings, tmp_path)
-    yield spawner
-    spawner.kill_all()
 
 
 @pytest.fixture

@@ -39,15 +39,6 @@ if TYPE_CHECKING:
     from surfacelog.schemas.json_value import JsonObject, JsonValue
 
 
-@pytest.fixture
-def session() -> LiveSession:
-    """An opened session with a step in progress: nodes at 2 (user)."""
-    session = LiveSession()
-    admitted(session.open())
-    admitted(session.owner(turn_start(), step_start(), user()))
-    return session
-
-
 def test_ids_are_short_and_printable() -> None:
     session = LiveSession()
     request = session.request("agent", "owner", open=Open(HEADER))

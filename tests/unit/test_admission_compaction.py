@@ -22,9 +22,7 @@ from tests.live_session import (
     run,
     span,
     step_end,
-    step_start,
     summary,
-    turn_start,
     user,
 )
 
@@ -35,15 +33,6 @@ from surfacelog.schemas.records import Open
 if TYPE_CHECKING:
     from surfacelog.schemas.json_value import JsonObject, JsonValue
     from surfacelog.schemas.records import Item
-
-
-@pytest.fixture
-def session() -> LiveSession:
-    """An opened session with a step in progress: nodes at 2 (user)."""
-    session = LiveSession()
-    admitted(session.open())
-    admitted(session.owner(turn_start(), step_start(), user()))
-    return session
 
 
 @pytest.fixture
