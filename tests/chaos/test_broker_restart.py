@@ -87,6 +87,9 @@ class Agent:
 async def test_writing_goes_on_after_a_stop_and_after_a_kill(
     broker: PrivateBroker, settings: Settings, stack: Stack
 ) -> None:
+    """It comes back as `stack up` starts it: a single broker that was killed and is just started
+    again may skip the markers of a transaction that ends meanwhile (docs/DESIGN.md, Known limits).
+    """
     async with SessionWriter.open(settings, SESSION, timeout=PATIENCE) as writer:
         agent = Agent(writer)
         writing = asyncio.create_task(agent.write())
@@ -95,7 +98,7 @@ async def test_writing_goes_on_after_a_stop_and_after_a_kill(
             unacknowledged = writer.unacknowledged
             started, before = time.monotonic(), len(agent.handles)
             await asyncio.to_thread(end)
-            await asyncio.to_thread(broker.start)
+            await asyncio.to_thread(broker.start, as_stack=True)
             up = time.monotonic() - started
             await _until(lambda before=before: len(agent.handles) > before + 200)  # type: ignore[misc]  # binds the count of now
             print(
