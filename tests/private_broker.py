@@ -10,8 +10,8 @@ from rich.console import Console
 from surfacelog.processors.stack import launch, readiness, services
 from surfacelog.processors.stack.checkout import DEFINITION, require_checkout
 from surfacelog.processors.stack.downloads import fetch
+from surfacelog.processors.stack.former_session import end_former_session
 from surfacelog.processors.stack.guard import Guard
-from surfacelog.processors.stack.killed_broker import end_old_session
 from surfacelog.processors.stack.plan import Plan
 from surfacelog.processors.stack.progress import Progress
 from surfacelog.processors.stack.services import Installation, Layout
@@ -46,7 +46,7 @@ class PrivateBroker:
         launch.prepare_broker(self.plan, 1, self.layout, self.installed)
         if as_stack:
             with Guard() as guard:
-                end_old_session(self.plan, self.layout, self.installed, guard)
+                end_former_session(self.plan, self.layout, self.installed, guard)
         service = services.broker_service(self.plan, 1, self.layout, self.installed)
         with self.layout.log(service.name).open("ab") as output:
             self._process = subprocess.Popen(service.command, stdout=output, stderr=output)

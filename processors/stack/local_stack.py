@@ -11,8 +11,8 @@ from surfacelog.processors.stack import launch, readiness, services
 from surfacelog.processors.stack.downloads import fetch
 from surfacelog.processors.stack.errors import StackError
 from surfacelog.processors.stack.exclusive import exclusive
+from surfacelog.processors.stack.former_session import end_former_session
 from surfacelog.processors.stack.guard import Guard
-from surfacelog.processors.stack.killed_broker import end_old_session
 from surfacelog.processors.stack.plan import Plan, load_plan
 from surfacelog.processors.stack.run_file import RunFile, stop_all
 from surfacelog.processors.stack.services import Installation, Layout
@@ -133,7 +133,7 @@ class LocalStack:
     def _start_kafka(self, plan: Plan, installed: Installation, guard: Guard) -> None:
         for node in range(1, plan.brokers + 1):
             launch.prepare_broker(plan, node, self._layout, installed)
-        end_old_session(plan, self._layout, installed, guard)
+        end_former_session(plan, self._layout, installed, guard)
         for node in range(1, plan.brokers + 1):
             service = services.broker_service(plan, node, self._layout, installed)
             launch.start_service(service, self._layout, guard)

@@ -167,6 +167,7 @@ def broker_properties(plan: Plan, node: int, data: Path, template: str) -> str:
         data=data,
         replication=plan.brokers,
         in_sync=max(1, plan.brokers - 1),
+        hand_over="true" if plan.brokers > 1 else "false",
     )
 
 

@@ -87,8 +87,8 @@ class Agent:
 async def test_writing_goes_on_after_a_stop_and_after_a_kill(
     broker: PrivateBroker, settings: Settings, stack: Stack
 ) -> None:
-    """It comes back as `stack up` starts it: a single broker that was killed and is just started
-    again may skip the markers of a transaction that ends meanwhile (docs/DESIGN.md, Known limits).
+    """It stops and comes back as the stack has it: a single broker that is just started again may
+    skip the markers of transactions that end meanwhile (docs/DESIGN.md, Known limits).
     """
     async with SessionWriter.open(settings, SESSION, timeout=PATIENCE) as writer:
         agent = Agent(writer)

@@ -1,4 +1,4 @@
-"""A single Kafka node that was killed: ending its old session before it starts again.
+"""A single Kafka node that comes back: ending its former session before it starts again.
 
 Such a node is its own controller, and refuses itself as a double until the session of its former
 self times out, 9 s later. Meanwhile it already loads its transactions, believing that it still
@@ -6,6 +6,9 @@ leads its partitions; then the session ends, the partitions have no leader for a
 markers of every transaction that ended since are skipped for good: what it held back stays held
 back (`Couldn't find leader endpoint`). Started as a controller alone first, with a session that
 times out at once, it has no former self when it loads them.
+
+Nor does it end its session when it stops (`controlled.shutdown.enable`): with nobody to hand its
+partitions to, that would take their leader away while transactions still end, with the same result.
 """
 
 from __future__ import annotations
@@ -35,31 +38,31 @@ STOP_SECONDS: Final = 10.0
 _log = structlog.get_logger()
 
 
-def end_old_session(plan: Plan, layout: Layout, installed: Installation, guard: Guard) -> None:
-    """End the session of a single node that was killed; does nothing when none was.
+def end_former_session(plan: Plan, layout: Layout, installed: Installation, guard: Guard) -> None:
+    """End the former session of a single node; does nothing at its first start.
 
     The node's configuration is there already. Should the session not end in time, the node still
     starts; it only takes longer, and may hold transactions back.
     """
-    if not _was_killed(plan, layout):
+    if not _comes_back(plan, layout):
         return
     service = controller_service(plan, layout, installed)
     start_service(service, layout, guard)
     try:
         if not _is_fenced(service, layout):
-            _log.warning("the killed broker's session did not end", log=layout.log(service.name))
+            _log.warning("the broker's former session did not end", log=layout.log(service.name))
     finally:
         stop_all([RunFile(layout.run_file(service.name))], STOP_SECONDS)
 
 
-def _was_killed(plan: Plan, layout: Layout) -> bool:
-    """Say whether this is a single node that ran and did not end by itself."""
+def _comes_back(plan: Plan, layout: Layout) -> bool:
+    """Say whether this is a single node that ran before, and does not now."""
     names = broker_names(plan)
     data = layout.data(names[0])
     if len(names) > 1 or RunFile(layout.run_file(names[0])).pid() is not None:
         return False
-    # A node removes its lock at the end, and notes for its next start that it had the time to.
-    return (data / ".lock").exists() and not (data / ".kafka_cleanshutdown").exists()
+    # A node that was killed leaves the one, a node that was stopped the other.
+    return (data / ".lock").exists() or (data / ".kafka_cleanshutdown").exists()
 
 
 def _is_fenced(service: Service, layout: Layout) -> bool:
