@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from surfacelog.producers.agent_turn import Turn, last_turn
 from surfacelog.producers.append_client import AppendClient
 from surfacelog.producers.append_handle import AppendHandle
 from surfacelog.producers.chunk_buffer import ChunkBuffer, Streaming
-from surfacelog.producers.errors import AppendRefused, FlushTimeout
+from surfacelog.producers.errors import AppendRefused
 from surfacelog.producers.own_surface import OwnSurface
+from surfacelog.producers.sent_appends import Level, SentAppends
 from surfacelog.projections.dynamic_context import shown_sections, snapshot_message
 from surfacelog.projections.redis_calls import RedisUnavailableError
 from surfacelog.projections.visibility import TimeLimit, VisibilityTimeout
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from surfacelog.schemas.json_value import JsonObject, JsonValue
     from surfacelog.schemas.records import Expectation, Receipt, Trigger
     from surfacelog.schemas.settings import Settings
-
-Level = Literal["accepted", "committed", "visible"]
 
 FLUSH_SECONDS: Final = 30.0
 LAST_WORDS_SECONDS: Final = 5.0
@@ -61,21 +59,18 @@ class SessionWriter:
         self._streaming = streaming
         self._chunks = ChunkBuffer(streaming)
         self._order = asyncio.Lock()
-        self._unsettled: deque[SentAppend] = deque()
-        self._told: set[SentAppend] = set()
+        self._sent = SentAppends()
         self.response = 0
         self._parts: list[AppendHandle] = []
         self._refusal: AppendRefused | EncodeError | None = None
         self._send_due: asyncio.Task[None] | None = None
-        self._sent = self._committed = 0
-        self._committed_seq = self._visible_seq = -1
         self._last_turn: int | None = None
         self._surface = OwnSurface(client, session_id)
 
     @property
     def unacknowledged(self) -> int:
         """Appends that were sent and have no receipt yet."""
-        return sum(not sent.receipt.done() for sent in self._unsettled)
+        return self._sent.unacknowledged
 
     @classmethod
     @asynccontextmanager
@@ -198,13 +193,13 @@ class SessionWriter:
         try:
             async with asyncio.timeout(timeout):
                 await self._send_streamed()
-                await self._settle(level)
+                await self._sent.wait(level)
         except TimeoutError as error:
-            raise self._too_late(level) from error
+            raise self._sent.too_late(self.session_id, level) from error
         self._raise_refusal()
-        if level == "visible" and self._committed_seq > self._visible_seq:
+        if level == "visible" and self._sent.committed_seq > self._sent.visible_seq:
             await self._wait_visible(limit)
-        return self._committed_seq
+        return self._sent.committed_seq
 
     async def checkpoint(self, *, timeout: float = FLUSH_SECONDS) -> int:  # noqa: ASYNC109  # as above
         """Make durable what happened so far. Call it before the model is called, before a
@@ -261,7 +256,7 @@ class SessionWriter:
                 await handle.committed()
                 self.opened: Receipt = await handle._sent
         except TimeoutError as error:
-            raise self._too_late("committed") from error
+            raise self._sent.too_late(self.session_id, "committed") from error
         self.epoch = self.opened.epoch or 0
 
     async def _close(self) -> None:
@@ -276,8 +271,7 @@ class SessionWriter:
         sent = await self._client.send(
             AppendRequest(self.session_id, self.writer_id, self.epoch, 0, 0, "owner", items, **more)
         )
-        self._sent += 1
-        self._unsettled.append(sent)
+        self._sent.add(sent)
         return AppendHandle(sent, self._note_told)
 
     async def _send_chunks(self) -> None:
@@ -309,22 +303,19 @@ class SessionWriter:
         except SurfacelogError:
             pass  # the chunks were put back: the next call meets the same error and raises it
 
-    async def _settle(self, level: Level) -> None:
-        for sent in tuple(self._unsettled):
-            await asyncio.shield(sent.accepted if level == "accepted" else sent.receipt)
-
     async def _wait_visible(self, limit: TimeLimit) -> None:
         try:
-            self._visible_seq = await self._surface.wait_visible(self._committed_seq, limit)
+            seen = await self._surface.wait_visible(self._sent.committed_seq, limit)
+            self._sent.visible_seq = seen
         except VisibilityTimeout as error:
-            self._visible_seq = error.watermark
-            raise self._too_late("visible") from error
+            self._sent.visible_seq = error.watermark
+            raise self._sent.too_late(self.session_id, "visible") from error
         except RedisUnavailableError as error:
-            raise self._too_late("visible") from error
+            raise self._sent.too_late(self.session_id, "visible") from error
 
     def _raise_refusal(self) -> None:
         """Raise the first refusal that nobody was told of, and drop what came after it."""
-        refusal: AppendRefused | EncodeError | None = self._refusal or self._find_refusal()
+        refusal: AppendRefused | EncodeError | None = self._refusal or self._sent.take_refusal()
         self._refusal = None
         if refusal is not None:
             self._drop_response()
@@ -332,8 +323,7 @@ class SessionWriter:
 
     def _note_told(self, refused: SentAppend) -> None:
         """Take note that a handle raises a refusal, unless a call of the writer did it before."""
-        if refused in self._unsettled:
-            self._told.add(refused)
+        if self._sent.note_told(refused):
             self._drop_response()
 
     def _drop_response(self) -> None:
@@ -344,46 +334,6 @@ class SessionWriter:
     def _begin_response(self) -> None:
         self._parts.clear()
         self.response += 1
-
-    def _find_refusal(self) -> AppendRefused | None:
-        """Account for what is settled by now."""
-        refusal: AppendRefused | None = None
-        behind_told = False
-        while self._unsettled and self._unsettled[0].receipt.done():
-            sent = self._unsettled.popleft()
-            receipt = sent.receipt.result()
-            if receipt.status != "refused":
-                self._committed += 1
-                self._committed_seq = max(self._committed_seq, _last_seq(receipt))
-            elif sent in self._told:
-                self._told.discard(sent)
-                behind_told = True
-            elif not (behind_told and receipt.code == "order"):
-                refusal = refusal or AppendRefused.of(receipt)
-        return refusal
-
-    def _too_late(self, level: str) -> FlushTimeout:
-        waiting = list(self._unsettled)
-        in_log = [each for each in waiting if _is_committed(each)]
-        seqs = [_last_seq(each.receipt.result()) for each in in_log]
-        return FlushTimeout(
-            self.session_id,
-            level,
-            sent=self._sent,
-            accepted=self._sent - sum(not each.accepted.done() for each in waiting),
-            committed=self._committed + len(in_log),
-            committed_seq=max([self._committed_seq, *seqs]),
-            visible_seq=self._visible_seq,
-        )
-
-
-def _is_committed(sent: SentAppend) -> bool:
-    done = sent.receipt.done() and sent.receipt.exception() is None
-    return done and sent.receipt.result().status != "refused"
-
-
-def _last_seq(receipt: Receipt) -> int:
-    return -1 if receipt.last_seq is None else receipt.last_seq
 
 
 def _completed(event: JsonObject) -> JsonObject:
