@@ -11,6 +11,7 @@ from confluent_kafka import Producer
 
 from surfacelog.projections.announced import wait_announced
 from surfacelog.projections.keys import Keys
+from surfacelog.projections.visibility import TimeLimit, while_redis_is_away
 from surfacelog.schemas.compaction_outcome import outcome_from_text
 from surfacelog.schemas.errors import ServiceError, SurfacelogError
 from surfacelog.schemas.records import CompactionRequest
@@ -83,14 +84,21 @@ class CompactionClient:
         await asyncio.gather(*delivered)
 
     async def outcome(self, request: CompactionRequest, seconds: float) -> CompactionOutcome:
-        """Return what became of a request; raises OutcomeTimeout after `seconds`."""
+        """Return what became of a request, however often Redis is away meanwhile.
+
+        Raises OutcomeTimeout after `seconds`, and RedisUnavailableError when it is away then.
+        """
+        limit = TimeLimit(seconds)
         key = self._keys.outcome(request.session_id, request.request_id)
 
         async def look() -> CompactionOutcome | None:
             found = await self._calls.one(("GET", key))
             return None if found is None else outcome_from_text(found.decode())
 
-        outcome = await wait_announced(self._calls.client, key, look, seconds)
+        async def wait() -> CompactionOutcome | None:
+            return await wait_announced(self._calls.client, key, look, max(limit.left, 0))
+
+        outcome = await while_redis_is_away(wait, limit)
         if outcome is None:
             raise OutcomeTimeout(
                 f"no outcome of request {request.request_id} within {seconds:g} s: is a compactor"

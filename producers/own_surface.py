@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from surfacelog.producers.compaction_client import CompactionClient
 from surfacelog.projections.compaction_policy import configured_policies
 from surfacelog.projections.reader import SurfaceReader
-from surfacelog.projections.redis_calls import RedisCalls, RedisUnavailableError, connect_redis
+from surfacelog.projections.redis_calls import RedisCalls, connect_redis
+from surfacelog.projections.visibility import while_redis_is_away
 from surfacelog.schemas.errors import SurfacelogError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from surfacelog.producers.append_client import AppendClient
     from surfacelog.projections.reader import SurfaceCut
     from surfacelog.projections.visibility import TimeLimit
     from surfacelog.schemas.compaction_outcome import CompactionOutcome
     from surfacelog.schemas.records import Trigger
 
-T = TypeVar("T")
-
-REDIS_RETRY_SECONDS: Final = 0.2
 READ_SECONDS: Final = 30.0
 
 
@@ -58,7 +53,7 @@ class OwnSurface:
             reader, _ = await self._connect()
             return await reader.wait_visible(self._session_id, seq, max(limit.left, 0))
 
-        return await _while_redis_is_away(wait, limit)
+        return await while_redis_is_away(wait, limit)
 
     async def read(self, at_least: int) -> SurfaceCut:
         """Return the Surface; raises what `SurfaceReader.read` raises."""
@@ -76,9 +71,7 @@ class OwnSurface:
         request = await compactions.request(
             self._session_id, generation=cut.generation, requested_by=requested_by, trigger=trigger
         )
-        outcome = await _while_redis_is_away(
-            lambda: compactions.outcome(request, max(limit.left, 0)), limit
-        )
+        outcome = await compactions.outcome(request, max(limit.left, 0))
         if outcome.checkpoint_seq is not None:
             await self.wait_visible(outcome.checkpoint_seq, limit)
         return outcome
@@ -110,13 +103,3 @@ class OwnSurface:
             compactions = CompactionClient(settings, self._client.codec, calls)
             self._connections = _Connections(reader, compactions)
         return self._connections
-
-
-async def _while_redis_is_away(call: Callable[[], Awaitable[T]], limit: TimeLimit) -> T:
-    while True:
-        try:
-            return await call()
-        except RedisUnavailableError:
-            if limit.left <= 0:
-                raise
-            await asyncio.sleep(REDIS_RETRY_SECONDS)

@@ -125,7 +125,8 @@ def budget(policy: CompactionPolicy, window: int) -> CompactionBudget:
         retain = floor(window * (policy.retain_ratio or 0))
     if retain >= threshold:
         raise PolicyError(
-            f"{retain} tokens stay of a threshold of {threshold}: nothing could be compacted"
+            f"a tail of {retain} tokens is to stay, and a window of {window} is compacted from"
+            f" {threshold} on: nothing could be compacted"
         )
     return CompactionBudget(window, threshold, retain)
 
@@ -171,7 +172,10 @@ def _check_fields(own: Mapping[str, Any], where: str) -> None:
         if not _CHECKS[name](value):
             raise PolicyError(f"{where}: {name} cannot be {value!r}")
     if "retain_ratio" in own and "retain_tokens" in own:
-        raise PolicyError(f"{where}: retain_ratio and retain_tokens exclude each other")
+        ratio, tokens = own["retain_ratio"], own["retain_tokens"]
+        raise PolicyError(
+            f"{where}: retain_ratio {ratio} and retain_tokens {tokens} exclude each other"
+        )
     provider, model = own.get("summarization_provider"), own.get("summarization_model")
     if (provider is None) != (model is None) or bool(provider) != bool(model):
         raise PolicyError(

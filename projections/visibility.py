@@ -6,15 +6,16 @@ import asyncio
 import time
 from collections import defaultdict
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import structlog
 from redis.exceptions import RedisError
 
+from surfacelog.projections.redis_calls import RedisUnavailableError
 from surfacelog.schemas.errors import SurfacelogError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from redis.asyncio import Redis, RedisCluster
 
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 RECHECK_SECONDS: Final = 1.0
 """Notifications may be lost (pub/sub promises nothing), so a waiter looks again this often."""
+
+RETRY_SECONDS: Final = 0.2
+
+T = TypeVar("T")
 
 _log = structlog.get_logger()
 
@@ -146,3 +151,17 @@ async def wait_at_most(event: asyncio.Event, seconds: float) -> bool:
     except TimeoutError:
         return False
     return True
+
+
+async def while_redis_is_away(call: Callable[[], Awaitable[T]], limit: TimeLimit) -> T:
+    """Return what `call` does, repeated while Redis cannot answer.
+
+    Raises RedisUnavailableError when it still cannot when the time is over.
+    """
+    while True:
+        try:
+            return await call()
+        except RedisUnavailableError:
+            if limit.left <= 0:
+                raise
+            await asyncio.sleep(RETRY_SECONDS)

@@ -160,9 +160,13 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _check_retention(self) -> Self:
-        both = "SURFACELOG_COMPACTION_RETAIN_RATIO and SURFACELOG_COMPACTION_RETAIN_TOKENS"
-        if self.compaction_retain_ratio is not None and self.compaction_retain_tokens is not None:
-            raise ValueError(f"{both} are both set: the tail that stays is one or the other")
+        ratio, tokens = self.compaction_retain_ratio, self.compaction_retain_tokens
+        if ratio is not None and tokens is not None:
+            raise ValueError(
+                f"SURFACELOG_COMPACTION_RETAIN_RATIO is {ratio} and"
+                f" SURFACELOG_COMPACTION_RETAIN_TOKENS is {tokens}: the tail that stays is one or"
+                " the other"
+            )
         return self
 
     @property

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 ENDPOINTS: Final = ("SURFACELOG_KAFKA", "SURFACELOG_REGISTRY", "SURFACELOG_REDIS")
 
+_BOUNDS: Final = ("gt", "ge", "lt", "le")
+
 
 class SettingsError(SurfacelogError):
     """A SURFACELOG_* variable has a value that it cannot have."""
@@ -48,7 +50,17 @@ def _sentence(problem: ErrorDetails) -> str:
     message = problem["msg"].removeprefix("Value error, ")
     if not problem["loc"]:
         return message
-    return f"SURFACELOG_{str(problem['loc'][0]).upper()}: {message}"
+    if problem["type"] == "extra_forbidden":
+        message = "there is no such member: is it misspelled?"
+    if any(bound in problem.get("ctx", {}) for bound in _BOUNDS):
+        # Only numbers have bounds, and no number is a secret.
+        message += f", not {problem['input']}"
+    variable, *members = problem["loc"]
+    return f"SURFACELOG_{str(variable).upper()}{''.join(map(_place, members))}: {message}"
+
+
+def _place(member: int | str) -> str:
+    return f"[{member}]" if isinstance(member, int) else f".{member}"
 
 
 def _default_stack() -> dict[str, str | int]:

@@ -17,10 +17,13 @@ from surfacelog.processors.cli.logs import configure_logs
 from surfacelog.processors.health import serve_health
 from surfacelog.processors.lifeline import follow_parent
 from surfacelog.processors.supervisor import supervise
+from surfacelog.projections.compaction_policy import configured_policies
 from surfacelog.schemas.errors import SurfacelogError
 
 if TYPE_CHECKING:
     from types import FrameType
+
+    from surfacelog.schemas.settings import Settings
 
 app = typer.Typer(help="Run a process until SIGTERM or Ctrl-C, which drain it.")
 
@@ -60,19 +63,21 @@ def sequencer(http_port: HttpPort = None, lifeline: Lifeline = False) -> None:
 @app.command()
 def projector(http_port: HttpPort = None, lifeline: Lifeline = False) -> None:
     """Keep the Surface of every session in Redis."""
+    settings = _settings_of_compactions()
     _prepare(http_port, lifeline=lifeline)
     from surfacelog.processors.projector import run_projector
 
-    raise typer.Exit(run_projector(find_settings()))
+    raise typer.Exit(run_projector(settings))
 
 
 @app.command()
 def compactor(http_port: HttpPort = None, lifeline: Lifeline = False) -> None:
     """Compact sessions when asked to."""
+    settings = _settings_of_compactions()
     _prepare(http_port, lifeline=lifeline)
     from surfacelog.processors.compactor import run_compactor
 
-    raise typer.Exit(run_compactor(find_settings()))
+    raise typer.Exit(run_compactor(settings))
 
 
 @app.command(name="all")
@@ -82,9 +87,10 @@ def all_processes(
     ] = None,
 ) -> None:
     """Run sequencer, projector and compactor, and restart what exits."""
-    configure_logs()
     # A wrong setting is said once here, not by three processes again and again.
-    if not find_settings().instance:
+    settings = _settings_of_compactions()
+    configure_logs()
+    if not settings.instance:
         # A restarted sequencer that keeps its name ends the transaction of the one that died.
         os.environ["SURFACELOG_INSTANCE"] = secrets.token_hex(8)
     commands = {
@@ -95,6 +101,16 @@ def all_processes(
         for port, command in enumerate(commands.values(), start=http_port):
             command += ["--http-port", str(port)]
     asyncio.run(supervise(commands))
+
+
+def _settings_of_compactions() -> Settings:
+    """Return the settings; PolicyError when their compaction policies contradict each other.
+
+    Said before anything is started or waited for: a restart does not mend it.
+    """
+    settings = find_settings()
+    configured_policies(settings)
+    return settings
 
 
 def _prepare(http_port: int | None, *, lifeline: bool) -> None:

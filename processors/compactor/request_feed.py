@@ -10,6 +10,7 @@ import structlog
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from surfacelog.processors.compactor.offsets import OffsetTracker
+from surfacelog.schemas.bounded_call import close_in_time
 from surfacelog.schemas.codec import DecodeError
 from surfacelog.schemas.failpoints import failpoint
 
@@ -64,10 +65,13 @@ class RequestFeed:
         self._offsets.done(delivered.partition, delivered.offset)
 
     async def close(self) -> None:
-        """Commit what is done and leave the group."""
-        await self._run(self._commit)
-        await self._run(self._consumer.close)
+        """Commit what is done and leave the group, as far as Kafka lets it in time."""
+        await self._run(close_in_time, "the feed of requests", self._leave)
         self._thread.shutdown()
+
+    def _leave(self) -> None:
+        self._commit()
+        self._consumer.close()
 
     async def _run(self, call: Callable[..., T], *arguments: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, call, *arguments)

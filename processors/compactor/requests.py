@@ -21,6 +21,7 @@ from surfacelog.processors.compactor.prune import prune
 from surfacelog.processors.compactor.takeover import end_orphan
 from surfacelog.projections.checkpoint import checkpoint_of
 from surfacelog.projections.compaction_plan import NothingToCompactError
+from surfacelog.projections.compaction_policy import PolicyError
 from surfacelog.projections.visibility import VisibilityTimeout
 from surfacelog.schemas.errors import NotFoundError
 from surfacelog.schemas.failpoints import failpoint
@@ -89,7 +90,7 @@ class Requests:
             if request.trigger == "pressure":
                 return await PressureRounds(request, lock, self.tools).run(cut)
             return await OneCompaction(request, lock, self.tools).run(cut, retain)
-        except NothingToCompactError as error:
+        except (NothingToCompactError, PolicyError) as error:
             return unchanged_or_pruned(request, before, cut, error.message)
         except CompactionFailedError as error:
             if error.repeat:

@@ -10,6 +10,7 @@ import pytest
 from tests.chat_server import ChatServer, held
 from tests.integration.compaction_stack import (
     asking,
+    command,
     connect,
     data_of,
     end_classes,
@@ -100,6 +101,26 @@ async def test_redis_in_the_middle_of_a_compaction(
             assert len(data_of(events, "compaction/summary")) == 1
             assert len(server.received) == calls
             await afterwards.check_surface("s")
+
+
+async def test_the_command_line_waits_for_a_redis_that_is_restarted(
+    settings: Settings, own_redis: PrivateRedis, spawn: Spawner
+) -> None:
+    """Seen to fail: the waiter gave up at once, while the compaction went on and landed."""
+    start_services(spawn)
+    go_on = asyncio.Event()
+    async with connect(settings) as stack, ChatServer([held(go_on)]) as server:
+        await write_long_session(stack, "s")
+        await asyncio.to_thread(spawn, "compactor", **asking(server))
+        waiting = asyncio.create_task(command(settings, "compact", "s"))
+        await server.asked.wait()
+        await is_restarted(stack, own_redis)
+        go_on.set()
+        status, printed = await waiting
+    assert (status, printed["generation"]) == (0, 1), printed
+    async with connect(settings) as afterwards:
+        cut = await afterwards.check_surface("s")
+        assert printed["checkpoint_seq"] in cut.nodes
 
 
 async def test_a_session_that_redis_has_forgotten_is_waited_for(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import subprocess
+import sys
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.live_session import (
     HEADER,
@@ -18,6 +21,7 @@ from tests.live_session import (
     turn_start,
     user,
 )
+from tests.processes import environment_of
 from tests.sequencing import Bus
 
 from surfacelog.producers.append_client import AppendClient
@@ -47,6 +51,7 @@ if TYPE_CHECKING:
 
 VISIBLE_SECONDS = 30.0
 OUTCOME_SECONDS = 60.0
+COMMAND_SECONDS = 90.0
 LONG = "word " * 400
 
 
@@ -160,6 +165,20 @@ def asking(server: ChatServer) -> dict[str, str]:
 async def line(process: Spawned, text: str) -> None:
     """Wait for a line of a process; the test's own servers go on meanwhile."""
     await asyncio.to_thread(process.wait_line, text, OUTCOME_SECONDS)
+
+
+async def command(settings: Settings, *arguments: str) -> tuple[int, Any]:
+    """Run a command with --json; return its status and the JSON value that it prints."""
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-m", "surfacelog.processors.cli.main", *arguments, "--json"],
+        env=environment_of(settings),
+        capture_output=True,
+        text=True,
+        timeout=COMMAND_SECONDS,
+        check=False,
+    )
+    return done.returncode, json.loads(done.stdout or done.stderr.splitlines()[-1])
 
 
 async def eventually(true: Callable[[], Awaitable[bool]], seconds: float = 30.0) -> None:

@@ -90,9 +90,21 @@ def test_a_wrong_setting_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"SUMMARIZER_URL": "http://m/v1"}, "extractive, which calls no model"),
         ({"SUMMARIZER_API_KEY": "k"}, "extractive, which calls no model"),
         ({"SUMMARIZER": "openai", "SUMMARIZER_URL": "m:8000"}, "SUMMARIZER_URL: String should"),
-        ({"COMPACTION_RETAIN_RATIO": ".1", "COMPACTION_RETAIN_TOKENS": "5"}, "are both set"),
+        ({"COMPACTION_RETAIN_RATIO": ".1", "COMPACTION_RETAIN_TOKENS": "5"}, "is 0.1 and .* is 5"),
         ({"COMPACTION_MODEL_POLICIES": "[{]"}, "it is JSON"),
-        ({"COMPACTION_MODEL_POLICIES": '[{"provider": "p"}]'}, "COMPACTION_MODEL_POLICIES: Field"),
+        (
+            {"COMPACTION_MODEL_POLICIES": '[{"provider": "p"}]'},
+            r"COMPACTION_MODEL_POLICIES\[0\]\.model: Field required",
+        ),
+        (
+            {"COMPACTION_MODEL_POLICIES": '[{"provider": "p", "model": "m", "windw": 7}]'},
+            r"COMPACTION_MODEL_POLICIES\[0\]\.windw: there is no such member",
+        ),
+        (
+            {"COMPACTION_MODEL_POLICIES": '[{"provider":"p","model":"m","threshold_ratio":1.5}]'},
+            r"\[0\]\.threshold_ratio: Input should be less than or equal to 1, not 1\.5",
+        ),
+        ({"COMPACTION_THRESHOLD_RATIO": "0"}, "THRESHOLD_RATIO: .* greater than 0, not 0"),
     ],
 )
 def test_settings_that_contradict_each_other_are_named_in_a_sentence(
@@ -115,6 +127,19 @@ def test_an_error_is_one_json_object_on_stderr(
     error = json.loads(printed.err)["error"]
     assert (printed.out, error["code"]) == ("", "settings")
     assert "SURFACELOG_PARTITIONS" in error["message"]
+
+
+@pytest.mark.parametrize("process", ["all", "projector", "compactor"])
+def test_policies_that_contradict_each_other_start_nothing(
+    process: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen to fail: `run all` restarted two processes again and again that could not start."""
+    monkeypatch.setenv("SURFACELOG_COMPACTION_THRESHOLD_RATIO", "0.1")
+    assert execute(["run", process]) == 1
+    assert capsys.readouterr().err == (
+        "error (compaction_policy): the settings: retain_ratio 0.16 is not below threshold_ratio"
+        " 0.1\n"
+    )
 
 
 @pytest.mark.parametrize("words", [["nonsense"], ["stack", "up", "--nonsense"], ["run", "x"]])

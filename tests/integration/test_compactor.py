@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.integration.compaction_stack import Stack, write_long_session
+from tests.integration.compaction_stack import Stack, command, write_long_session
 from tests.live_session import (
     assistant,
     call,
@@ -20,18 +16,13 @@ from tests.live_session import (
     turn_start,
     user,
 )
-from tests.processes import environment_of
 
 if TYPE_CHECKING:
     from tests.processes import Spawner
 
-    from surfacelog.schemas.json_value import JsonObject
-    from surfacelog.schemas.settings import Settings
-
 pytestmark = pytest.mark.services
 
 OUTCOME_SECONDS = 30.0
-COMMAND_SECONDS = 90.0
 
 
 async def test_one_request_twice_and_two_workers_make_one_compaction(
@@ -93,13 +84,13 @@ async def test_the_command_line_shows_compacts_and_says_when_there_is_nothing_to
     await write_long_session(stack, "cli")
     before = await stack.surface.read("cli")
 
-    dry = await surfacelog(stack.settings, "compact", "cli", "--dry-run")
+    _, dry = await command(stack.settings, "compact", "cli", "--dry-run")
     assert dry == {
         "range": {"start": before.nodes[0], "end": before.nodes[-2]},
         "shadowed": list(before.nodes[:-1]),
         "tokens_before": before.tokens.surface,
     }
-    done = await surfacelog(stack.settings, "compact", "cli")
+    _, done = await command(stack.settings, "compact", "cli")
     assert list(done) == [
         "compaction_id",
         "generation",
@@ -113,23 +104,7 @@ async def test_the_command_line_shows_compacts_and_says_when_there_is_nothing_to
     assert done["tokens_after"] == after.tokens.surface < before.tokens.surface
     assert done["generation"] == after.generation == 1
 
-    nothing = await surfacelog(stack.settings, "compact", "cli")
+    _, nothing = await command(stack.settings, "compact", "cli")
     assert nothing["checkpoint_seq"] is None
     assert nothing["tokens_after"] == nothing["tokens_before"] == after.tokens.surface
     assert "nothing" in str(nothing["reason"])
-
-
-async def surfacelog(settings: Settings, *arguments: str) -> JsonObject:
-    """Run a command and return the JSON object that it prints."""
-    done = await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-m", "surfacelog.processors.cli.main", *arguments, "--json"],
-        env=environment_of(settings),
-        capture_output=True,
-        text=True,
-        timeout=COMMAND_SECONDS,
-        check=True,
-    )
-    printed = json.loads(done.stdout)
-    assert isinstance(printed, dict)
-    return printed

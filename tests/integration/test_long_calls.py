@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import subprocess
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.chat_server import SUMMARY, ChatServer, held, says_text
 from tests.integration.compaction_stack import (
     Stack,
     asking,
+    command,
     end_classes,
     line,
     write_long_session,
 )
 from tests.live_session import assistant, posted, step_end, step_start, user
-from tests.processes import environment_of
 
 from surfacelog.projections.checkpoint import checkpoint_of, checkpoint_text
 from surfacelog.projections.conservation import nodes_digest
@@ -162,11 +159,11 @@ async def test_an_operator_cancels_a_call_and_is_told_what_became_of_it(
     await write_long_session(stack, "s")
     async with ChatServer([held(asyncio.Event())]) as server:
         worker = await asyncio.to_thread(spawn, "compactor", **asking(server))
-        waiting = asyncio.create_task(command(stack, "compact", "s"))
+        waiting = asyncio.create_task(command(stack.settings, "compact", "s"))
         await server.asked.wait()
         assert (await stack.surface.read("s")).open_compaction is not None
 
-        status, cancelled = await command(stack, "compact", "s", "--cancel")
+        status, cancelled = await command(stack.settings, "compact", "s", "--cancel")
         await asyncio.wait_for(server.left.wait(), 10)
         waited_status, waited = await waiting
         await line(worker, "request done")
@@ -181,23 +178,8 @@ async def test_an_operator_cancels_a_call_and_is_told_what_became_of_it(
     assert end_classes(await stack.events("s")) == ["cancelled"]
     await stack.check_surface("s")
 
-    status, nothing = await command(stack, "compact", "s", "--cancel")
+    status, nothing = await command(stack.settings, "compact", "s", "--cancel")
     assert (status, nothing["status"], nothing["compaction_id"]) == (0, "nothing_to_do", None)
-    assert (await command(stack, "compact", "s", "--cancel", "--dry-run"))[0] == 2
-    status, missing = await command(stack, "compact", "nobody", "--cancel")
+    assert (await command(stack.settings, "compact", "s", "--cancel", "--dry-run"))[0] == 2
+    status, missing = await command(stack.settings, "compact", "nobody", "--cancel")
     assert (status, missing["error"]["code"]) == (1, "not_found")
-
-
-async def command(stack: Stack, *arguments: str) -> tuple[int, Any]:
-    """Run a command; return its status and the JSON object that it prints."""
-    done = await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-m", "surfacelog.processors.cli.main", *arguments, "--json"],
-        env=environment_of(stack.settings),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    printed = json.loads(done.stdout or done.stderr.splitlines()[-1])
-    assert isinstance(printed, dict)
-    return done.returncode, printed

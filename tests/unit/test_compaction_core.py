@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -43,6 +44,8 @@ from surfacelog.projections.tokens import message_price
 from surfacelog.schemas.errors import CorruptLogError
 from surfacelog.schemas.records import SeqRange
 from surfacelog.schemas.settings import ModelPolicy, Settings
+
+MODEL = {"provider": "p", "model": "m"}
 
 # Nodes 10, 20, 30, 40: a user message, a call, its result, a user message.
 SURFACE = PricedSurface((10, 20, 30, 40), (5, 6, 7, 8), (0, 1, -1, 0))
@@ -200,34 +203,66 @@ def test_an_exact_model_overrides_the_default() -> None:
 
 
 @pytest.mark.parametrize(
-    "settings",
+    ("settings", "sentence"),
     [
-        {"treshold_ratio": 0.5},
-        {"threshold_ratio": 0},
-        {"threshold_ratio": 1.1},
-        {"threshold_ratio": True},
-        {"retain_ratio": 0.8},
-        {"retain_ratio": 0.1, "retain_tokens": 5},
-        {"retain_tokens": -1},
-        {"max_tokens": 1.5},
-        {"compaction_retries": -1},
-        {"summarization_provider": "p"},
-        {"summarization_provider": "p", "summarization_model": ""},
-        {"auto": 1},
-        {"model_policies": {}},
-        {"model_policies": [{"provider": "p"}]},
-        {"model_policies": [{"provider": "p", "model": "m"}] * 2},
-        {"model_policies": [{"provider": "p", "model": "m", "threshold_ratio": 0.1}]},
+        ({"treshold_ratio": 0.5}, "the settings have no treshold_ratio: is it misspelled"),
+        ({"threshold_ratio": 0}, "threshold_ratio cannot be 0"),
+        ({"threshold_ratio": 1.1}, "threshold_ratio cannot be 1.1"),
+        ({"threshold_ratio": True}, "threshold_ratio cannot be True"),
+        ({"retain_ratio": 0.8}, "retain_ratio 0.8 is not below threshold_ratio 0.8"),
+        ({"threshold_ratio": 0.1}, "retain_ratio 0.16 is not below threshold_ratio 0.1"),
+        (
+            {"retain_ratio": 0.1, "retain_tokens": 5},
+            "retain_ratio 0.1 and retain_tokens 5 exclude each other",
+        ),
+        ({"retain_tokens": -1}, "retain_tokens cannot be -1"),
+        ({"max_tokens": 1.5}, "max_tokens cannot be 1.5"),
+        ({"compaction_retries": -1}, "compaction_retries cannot be -1"),
+        (
+            {"summarization_provider": "p"},
+            "summarization_provider and summarization_model are set together",
+        ),
+        (
+            {"summarization_provider": "p", "summarization_model": ""},
+            "summarization_provider and summarization_model are set together",
+        ),
+        ({"auto": 1}, "auto is true or false"),
+        ({"model_policies": {}}, "model_policies is a list"),
+        ({"model_policies": [{"provider": "p"}]}, "[0] names a provider and a model"),
+        ({"model_policies": [{"provider": "p", "model": "m"}] * 2}, "two policies for p/m"),
+        ({"model_policies": [{**MODEL, "windw": 7}]}, "model_policies[0] have no windw"),
+        (
+            {"model_policies": [{**MODEL, "threshold_ratio": 0.1}]},
+            "the policy for p/m: retain_ratio 0.16 is not below threshold_ratio 0.1",
+        ),
+        (
+            {"threshold_ratio": 0.5, "model_policies": [{**MODEL, "retain_ratio": 0.6}]},
+            "the policy for p/m: retain_ratio 0.6 is not below threshold_ratio 0.5",
+        ),
+        (
+            {"model_policies": [{**MODEL, "retain_ratio": 0.1, "retain_tokens": 9}]},
+            "model_policies[0]: retain_ratio 0.1 and retain_tokens 9 exclude each other",
+        ),
     ],
 )
-def test_settings_that_cannot_be_are_refused(settings: Any) -> None:
-    with pytest.raises(PolicyError):
+def test_settings_that_cannot_be_are_refused_in_one_sentence(settings: Any, sentence: str) -> None:
+    with pytest.raises(PolicyError, match=re.escape(sentence)) as refused:
         policies(settings)
+    assert "\n" not in refused.value.message
 
 
-@pytest.mark.parametrize(("retain", "window"), [(100, 100), (0, 0), (0, -5), (80, 100)])
-def test_a_window_without_room_is_refused(retain: int, window: int) -> None:
-    with pytest.raises(PolicyError):
+@pytest.mark.parametrize(
+    ("retain", "window", "sentence"),
+    [
+        (100, 100, "tail of 100 tokens is to stay, and a window of 100 is compacted from 80 on"),
+        (80, 100, "tail of 80 tokens is to stay, and a window of 100 is compacted from 80 on"),
+        (0, 1, "tail of 0 tokens is to stay, and a window of 1 is compacted from 0 on"),
+        (0, 0, "window of 0 tokens: it is a positive integer"),
+        (0, -5, "window of -5 tokens: it is a positive integer"),
+    ],
+)
+def test_a_window_without_room_is_refused(retain: int, window: int, sentence: str) -> None:
+    with pytest.raises(PolicyError, match=sentence):
         budget(CompactionPolicy(retain_ratio=None, retain_tokens=retain), window)
 
 
