@@ -1,7 +1,8 @@
 """`make demo`: the main job of surfacelog on real services, proved at the end.
 
-Exits 0 only if every session agrees with what was sent, with a fold of its log and with the
-recordings' known answers. KEEP=1 in the environment leaves stack and workers running.
+Exits 0 only if all went as told and every session agrees with what was sent, with a fold of its
+log and with the recordings' known answers. KEEP=1 in the environment leaves stack and workers
+running; Ctrl-C and SIGTERM leave nothing.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import logging
 import os
 import secrets
+import signal
 import sys
 import time
 from contextlib import AsyncExitStack
@@ -22,15 +24,24 @@ from rich.console import Console
 from surfacelog.processors.cli.find_settings import find_settings
 from surfacelog.processors.cli.output import print_error
 from surfacelog.processors.demo.agents import Agents
-from surfacelog.processors.demo.cast import RECORDINGS, STAR, find_cast, script
+from surfacelog.processors.demo.cast import (
+    PARTITIONS,
+    RECORDINGS,
+    REVIEWS,
+    STAR,
+    find_cast,
+    script,
+)
 from surfacelog.processors.demo.check import Checker, Verdict, read_answers
+from surfacelog.processors.demo.full_sessions import FullSessions
+from surfacelog.processors.demo.noting_client import NotingClient
+from surfacelog.processors.demo.reviewer import PLUGIN, Reviewer
 from surfacelog.processors.demo.story import Story
 from surfacelog.processors.demo.watch import Watch
 from surfacelog.processors.demo.workers import Workers
 from surfacelog.processors.stack.checkout import DEFAULT_DIRECTORY, DEFINITION, require_checkout
 from surfacelog.processors.stack.local_stack import LocalStack
 from surfacelog.processors.stack.progress import Progress
-from surfacelog.producers.append_client import AppendClient
 from surfacelog.producers.bootstrap import create_namespace
 from surfacelog.producers.compaction_client import CompactionClient
 from surfacelog.producers.importer import Importer
@@ -41,10 +52,13 @@ from surfacelog.projections.redis_calls import RedisCalls, connect_redis
 from surfacelog.schemas.errors import SurfacelogError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from surfacelog.processors.demo.cast import Cast, Part
     from surfacelog.schemas.settings import Settings
 
 AGENT_SECONDS: Final = 25.0
+INTERRUPTED: Final = 130
 
 
 def main() -> int:
@@ -57,7 +71,7 @@ def main() -> int:
     started = stack.up(None, Progress(console))
     try:
         settings = find_settings().model_copy(
-            update={"namespace": f"demo-{secrets.token_hex(3)}", "partitions": 6}
+            update={"namespace": f"demo-{secrets.token_hex(3)}", "partitions": PARTITIONS}
         )
         right = asyncio.run(perform(settings, find_cast(checkout / RECORDINGS), console, keep=keep))
     finally:
@@ -77,16 +91,19 @@ async def perform(settings: Settings, cast: Cast, console: Console, *, keep: boo
     )
     agents = Agents(settings, AGENT_SECONDS, log)
     async with AsyncExitStack() as stack:
-        client = await stack.enter_async_context(await AppendClient.connect(settings))
+        client = await stack.enter_async_context(await NotingClient.connect(settings))
         reader = await stack.enter_async_context(await SurfaceReader.connect(settings))
         workers = stack.enter_context(Workers(settings, log, keep))
         calls = RedisCalls(await connect_redis(settings.redis))
         compactions = CompactionClient(settings, client.codec, calls)
+        log_reader = LogReader(settings, client.codec, SessionIndex(settings))
+        reviewers = find_reviewers(client, agents)
         with Watch(console, reader, agents) as watch:
             importing = partial(import_part, Importer(client))
-            await Story(cast, agents, workers, watch, reader, compactions, importing).play()
-        checker = Checker(LogReader(settings, client.codec, SessionIndex(settings)), reader)
-        verdicts = await check_all(checker, cast)
+            full = FullSessions(settings, reviewers, log_reader, watch, log)
+            await Story(cast, agents, workers, watch, reader, compactions, full, importing).play()
+        checker = Checker(log_reader, reader)
+        verdicts = [*await check_all(checker, cast), *await check_reviews(checker, reviewers)]
     print_verdicts(console, verdicts, time.monotonic() - begun)
     if keep:
         print_next(console, settings, workers.pid)
@@ -98,8 +115,17 @@ async def import_part(importer: Importer, part: Part) -> int:
     return (await importer.write(read_recording(part.file.read_bytes(), part.session))).events
 
 
+def find_reviewers(client: NotingClient, agents: Agents) -> tuple[Reviewer, ...]:
+    """Return the agents that fill their sessions."""
+    checkout = require_checkout()
+    return tuple(
+        Reviewer(session, checkout / folder, client, agents.progress)
+        for session, folder in REVIEWS.items()
+    )
+
+
 async def check_all(checker: Checker, cast: Cast) -> list[Verdict]:
-    """Check every session of the cast."""
+    """Check every session that was recorded."""
     answers = read_answers(cast.imports[0].file.parent)
     verdicts = []
     for part in (*cast.live, *cast.imports):
@@ -109,6 +135,18 @@ async def check_all(checker: Checker, cast: Cast) -> list[Verdict]:
         comparable = part.session != STAR and (sent is None or len(sent) == answer["events"])
         verdicts.append(await checker.check(part.session, sent, answer if comparable else None))
     return verdicts
+
+
+async def check_reviews(checker: Checker, reviewers: tuple[Reviewer, ...]) -> list[Verdict]:
+    """Check the sessions that were compacted because they were full."""
+    return [
+        await checker.check(
+            reviewer.session,
+            reviewer.client.events(reviewer.session),
+            told={PLUGIN: reviewer.workspace},
+        )
+        for reviewer in reviewers
+    ]
 
 
 def print_verdicts(console: Console, verdicts: list[Verdict], seconds: float) -> None:
@@ -143,13 +181,27 @@ def print_next(console: Console, settings: Settings, supervisor: int) -> None:
 
 def run() -> int:
     """Run the demo; say in a sentence each what went wrong, if anything did."""
+    # A SIGTERM ends the demo as Ctrl-C does: everything that was started is stopped.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         return main()
     except* SurfacelogError as errors:
-        for error in errors.exceptions:
-            print_error(error, as_json=False)  # type: ignore[arg-type]  # scenes raise no groups
+        for error in leaves(errors):
+            print_error(error, as_json=False)
     return 1
 
 
+def leaves(errors: BaseExceptionGroup[SurfacelogError]) -> Iterator[SurfacelogError]:
+    """Yield the errors of a group and of the groups in it: scenes have scenes."""
+    for error in errors.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from leaves(error)
+        else:
+            yield error
+
+
 if __name__ == "__main__":
-    sys.exit(run())
+    try:
+        sys.exit(run())
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)

@@ -17,7 +17,15 @@ if TYPE_CHECKING:
 RECORDINGS: Final = Path("tests", "data", "recordings")
 
 STAR: Final = "web-goal-multi-turn-actions"
-"""The session that is compacted while it is being written."""
+"""The session that is compacted on request while it is being written."""
+
+PARTITIONS: Final = 6
+REVIEWS: Final = {
+    "review-of-projections": Path("projections"),
+    "review-of-schemas": Path("schemas"),
+}
+"""The sessions that become too long, and what their agents read. Of two compactors each gets one:
+their partitions are in different halves."""
 
 AGENTS: Final = (
     (STAR,),

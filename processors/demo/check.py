@@ -7,12 +7,13 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from surfacelog.projections.dynamic_context import shown_sections
 from surfacelog.projections.fold import fold_log
 from surfacelog.schemas.codec import unpack_items
 from surfacelog.schemas.json_value import list_member
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from surfacelog.projections.fold import FoldedLog
@@ -39,12 +40,17 @@ class Checker:
     surface: SurfaceReader
 
     async def check(
-        self, session: str, sent: Sequence[JsonObject] | None, answer: JsonObject | None
+        self,
+        session: str,
+        sent: Sequence[JsonObject] | None,
+        answer: JsonObject | None = None,
+        told: Mapping[str, Mapping[str, str]] | None = None,
     ) -> Verdict:
         """Check one session.
 
-        `sent` are the recorded events that its agent played (None: it was imported); `answer` is
-        the recording's entry in INDEX.json (None: others wrote to the session too).
+        `sent` are the events that its agent wrote (None: it was imported); `answer` is the
+        recording's entry in INDEX.json (None: others wrote to the session too, or nothing was
+        recorded); `told` are the sections that the model has to see, by plugin.
         """
         batches = [batch for _, batch in self.log.batches(session)]
         events = [
@@ -60,6 +66,9 @@ class Checker:
             problems += _differs_from_sent(_events(owned), sent)
         if answer is not None:
             problems += _differs_from_answer(folded, answer)
+        for plugin, sections in (told or {}).items():
+            if shown_sections(cut.messages, plugin) != sections:
+                problems.append(f"the model does not see what it has to know of {plugin}")
         return Verdict(session, len(events), tuple(problems))
 
 
@@ -91,7 +100,7 @@ def _differs_from_fold(cut: SurfaceCut, folded: FoldedLog) -> list[str]:
 
 
 def _differs_from_sent(logged: Sequence[JsonObject], sent: Sequence[JsonObject]) -> list[str]:
-    """Compare the owner's events in the log with the recording: all but times and seqs."""
+    """Compare the owner's events in the log with what it sent: all but times and seqs."""
     if len(logged) != len(sent):
         return [f"{len(sent)} events were sent, {len(logged)} are in the log"]
     places = {theirs["seq"]: event["seq"] for event, theirs in zip(logged, sent, strict=True)}

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from surfacelog.processors.demo.cast import STAR
-from surfacelog.schemas.errors import SurfacelogError
+from surfacelog.processors.demo.patience import DemoError, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from surfacelog.processors.demo.agents import Agents
     from surfacelog.processors.demo.cast import Cast, Part
+    from surfacelog.processors.demo.full_sessions import FullSessions
     from surfacelog.processors.demo.watch import Watch
     from surfacelog.processors.demo.workers import Workers
     from surfacelog.producers.compaction_client import CompactionClient
@@ -23,15 +24,8 @@ if TYPE_CHECKING:
 REFRESH_SECONDS: Final = 0.25
 LINES_SECONDS: Final = 4.0
 OUTCOME_SECONDS: Final = 60.0
-PATIENCE_SECONDS: Final = 120.0
 KILL_AT_EVENTS: Final = 800
 COMPACT_AT_NODES: Final = 10
-
-
-class DemoError(SurfacelogError):
-    """The demo did not go as it should have."""
-
-    code = "demo"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +41,7 @@ class Story:
     watch: Watch
     reader: SurfaceReader
     compactions: CompactionClient
+    full_sessions: FullSessions
     import_part: Callable[[Part], Awaitable[int]]
 
     async def play(self) -> None:
@@ -56,7 +51,7 @@ class Story:
                 scenes.create_task(self.agents.play(parts))
             scenes.create_task(self._import_all())
             scenes.create_task(self._kill_once())
-            scenes.create_task(self._compact_star())
+            scenes.create_task(self._compact())
 
     @asynccontextmanager
     async def _watched(self) -> AsyncIterator[None]:
@@ -79,23 +74,26 @@ class Story:
 
     async def _kill_once(self) -> None:
         """Kill the sequencer while agents wait for receipts."""
-        await self._until(lambda: self.agents.sent >= KILL_AT_EVENTS)
-        await self._until(lambda: self.agents.unacknowledged > 0)
+        await until("agents write", lambda: self.agents.sent >= KILL_AT_EVENTS)
+        await until("an append is on its way", lambda: self.agents.unacknowledged > 0)
         waiting = self.agents.unacknowledged
         pid = self.workers.kill_sequencer()
         self.watch.say(
             f"Sequencer {pid} killed with -9 while {waiting} appends wait for their receipts."
             " The supervisor starts another."
         )
-        events = sum(row.events for row in self.watch.rows.values())
-        await self._until(
-            lambda: sum(row.events for row in self.watch.rows.values()) > events + KILL_AT_EVENTS
-        )
+        enough = self.watch.events + KILL_AT_EVENTS
+        await until("a new sequencer goes on", lambda: self.watch.events > enough)
         self.watch.say("It is back: it restored from the log, and the agents go on.")
+
+    async def _compact(self) -> None:
+        """One compactor first, on request; then two of them, unasked."""
+        await self._compact_star()
+        await self.full_sessions.play()
 
     async def _compact_star(self) -> None:
         """Compact the long session while its agent goes on writing."""
-        await self._until(lambda: self._nodes(STAR) >= COMPACT_AT_NODES)
+        await until(f"{STAR} grows", lambda: self._nodes(STAR) >= COMPACT_AT_NODES)
         cut = await self.reader.read(STAR)
         request = await self.compactions.request(
             STAR, generation=cut.generation, requested_by="demo"
@@ -104,19 +102,14 @@ class Story:
         if outcome.status != "compacted":
             raise DemoError(f"{STAR} was not compacted: {outcome.status}, {outcome.reason}")
         self.watch.say(
-            f"{STAR} compacted while its agent writes: {len(outcome.shadowed)} nodes replaced by"
-            f" the checkpoint at seq {outcome.checkpoint_seq},"
+            f"{STAR} compacted on request, while its agent writes: {len(outcome.shadowed)} nodes"
+            f" replaced by the checkpoint at seq {outcome.checkpoint_seq},"
             f" {outcome.tokens_before} tokens -> {outcome.tokens_after}. No event was deleted."
         )
 
     def _nodes(self, session: str) -> int:
         row = self.watch.rows.get(session)
         return 0 if row is None else row.nodes
-
-    async def _until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while not condition():  # noqa: ASYNC110  # what is looked at is in other processes
-                await asyncio.sleep(REFRESH_SECONDS / 5)
 
 
 async def _every(seconds: float, act: Callable[[], Awaitable[None]]) -> None:

@@ -47,6 +47,11 @@ class Watch:
     _live: Live | None = None
     _said: dict[str, Row] = field(default_factory=dict)
 
+    @property
+    def events(self) -> int:
+        """Events of all sessions together, as projected."""
+        return sum(row.events for row in self.rows.values())
+
     def __enter__(self) -> Self:
         if self.console.is_terminal:
             self._live = Live(console=self.console, refresh_per_second=8)
