@@ -275,13 +275,16 @@ def result_call_id(event: JsonObject) -> str | None:
 def _opened_text(opened: OpenTurn) -> str:
     """Return it as JSON text: what is imported may be of any depth."""
     calls: list[JsonValue] = [list(call) for call in opened.calls.values()]
-    return dumps([opened.turn, opened.step, calls])
+    # Only imports hold an open step without a number: a member that snapshots have just then.
+    nameless: list[JsonValue] = [True] if opened.in_step and opened.step is None else []
+    return dumps([opened.turn, opened.step, calls, *nameless])
 
 
 def _opened_from(text: str) -> OpenTurn:
     opened: Any = loads(text)
-    turn, step, calls = opened
-    return OpenTurn(turn, step, {js_dumps(call[0]): OpenCall(*call) for call in calls})
+    turn, step, calls, *nameless = opened
+    in_step = step is not None or bool(nameless)
+    return OpenTurn(turn, step, in_step, {js_dumps(call[0]): OpenCall(*call) for call in calls})
 
 
 def _not_started(event: JsonObject) -> bool:

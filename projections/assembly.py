@@ -2,7 +2,7 @@
 
 Indexes are blocks, in the order of first sight. The first block-end of an index closes it with
 its final block; what comes later for that index is ignored. Deltas without a start open a block
-of their kind, and a block that was never closed is what its deltas add up to.
+of their kind, and a block that was never closed is what the deltas of its own kind add up to.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _STOP: Final[JsonObject] = {"kind": "stop"}
 class _OpenBlock:
     kind: str
     index: JsonValue
-    parts: list[str] = field(default_factory=list)
+    text: list[str] = field(default_factory=list)
+    arguments: list[str] = field(default_factory=list)
     call_id: JsonValue = None
     name: str = ""
     closed: JsonObject | None = None
@@ -96,19 +97,22 @@ class BlockAssembler:
             raise CorruptLogError(f"a {kind} delta carries a text")
         if block.closed is not None:
             return
-        block.parts.append(delta)
-        if kind == "tool-call":
-            block.call_id = member(chunk, "id")
-            block.name = text_member(chunk, "name") or block.name
+        if kind != "tool-call":
+            block.text.append(delta)
+            return
+        block.arguments.append(delta)
+        block.call_id = member(chunk, "id")
+        block.name = text_member(chunk, "name") or block.name
 
 
 def _assembled(block: _OpenBlock) -> JsonObject:
     if block.closed is not None:
         return block.closed
-    text = join_pairs("".join(block.parts))
     if block.kind == "tool-call":
-        call_id = f"call-{js_dumps(block.index)}" if block.call_id is None else block.call_id
-        return {"type": "tool-call", "id": call_id, "name": block.name, "arguments": text}
+        index = block.index if isinstance(block.index, str) else js_dumps(block.index)
+        call_id = f"call-{index}" if block.call_id is None else block.call_id
+        arguments = join_pairs("".join(block.arguments))
+        return {"type": "tool-call", "id": call_id, "name": block.name, "arguments": arguments}
     if block.kind in ("text", "reasoning"):
-        return {"type": block.kind, "text": text}
+        return {"type": block.kind, "text": join_pairs("".join(block.text))}
     raise CorruptLogError(f"the stream ends inside a block of type {block.kind!r}")

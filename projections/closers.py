@@ -9,12 +9,13 @@ log, so every reader makes the same ones.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import nan
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from surfacelog.projections.messages import tool_call_blocks
 from surfacelog.schemas.errors import CorruptLogError
 from surfacelog.schemas.json_text import js_dumps
-from surfacelog.schemas.json_value import is_safe_integer, member
+from surfacelog.schemas.json_value import is_number, is_safe_integer, member
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -43,48 +44,52 @@ class OpenCall(NamedTuple):
 class OpenTurn:
     """What is open at the end of a log: the turn, its step if any, the calls by id, in order.
 
-    The keys of `calls` are the ids as JSON text.
+    `turn` and `step` are None where the event that opened it named none. The keys of `calls` are
+    the ids as JSON text.
     """
 
     turn: JsonValue
     step: JsonValue = None
+    in_step: bool = False
     calls: dict[str, OpenCall] = field(default_factory=dict)
 
     def copy(self) -> OpenTurn:
         """Return an independent copy."""
-        return OpenTurn(self.turn, self.step, self.calls.copy())
+        return OpenTurn(self.turn, self.step, self.in_step, self.calls.copy())
 
 
 def crash_closers(events: Iterable[JsonValue]) -> list[JsonObject]:
     """Return the closers that follow the log, with seqs; none when no turn is open.
 
     Compaction brackets are not closed. Raises CorruptLogError for events too malformed to tell
-    what is open.
+    what is open. Where the last event has no time, or no number for a seq, the closers have none
+    either (their seq is NaN): whoever checks that log refuses it.
     """
     open_turn: OpenTurn | None = None
     last: JsonObject = {}
     for event in events:
-        if not isinstance(event, dict):
-            if event is None:
-                raise CorruptLogError("an event is null")
+        if event is None:
+            raise CorruptLogError("an event is null")
+        last = event if isinstance(event, dict) else {}
+        if last is not event:
             continue
-        last = event
         _check_shape(event)
         seq = event.get("seq")
         open_turn = advance_turn(open_turn, event, seq if isinstance(seq, int) else None)
     if open_turn is None:
         return []
-    last_seq = last.get("seq")
-    if not is_safe_integer(last_seq):
-        raise CorruptLogError("the last event has no seq: nothing can follow it")
-    return turn_closers(open_turn, int(last_seq) + 1, last.get("time"))  # type: ignore[arg-type]  # a number
+    closers = turn_closers(open_turn, _number(last.get("seq")) + 1, last.get("time"))
+    for closer in closers if "time" not in last else ():
+        del closer["time"]
+    return closers
 
 
 def advance_turn(turn: OpenTurn | None, event: JsonObject, seq: int | None) -> OpenTurn | None:
     """Return what is open after one more event, the one at `seq`; `turn` may be changed."""
     kind = event.get("type")
     if kind == "turn/start":
-        return OpenTurn(member(event.get("data"), "turn"))
+        data = event.get("data")
+        return None if _is_null(data, "turn") else OpenTurn(member(data, "turn"))
     if kind == "turn/end":
         return None
     effect = _EFFECTS.get(kind) if isinstance(kind, str) else None
@@ -93,25 +98,25 @@ def advance_turn(turn: OpenTurn | None, event: JsonObject, seq: int | None) -> O
     return turn
 
 
-def turn_closers(turn: OpenTurn, seq: int, time: JsonValue) -> list[JsonObject]:
+def turn_closers(turn: OpenTurn, seq: float, time: JsonValue) -> list[JsonObject]:
     """Return the events, from `seq` on, that close the turn; `time` is the log's last event's."""
     closers: list[JsonObject] = []
     for call in turn.calls.values():
         closers.append(_error_result(turn, call, seq + len(closers), time))
-    if turn.step is not None:
-        data: JsonObject = {"turn": turn.turn, "step": turn.step}
-        closers.append(_event("step/end", seq + len(closers), time, data))
-    data = {"turn": turn.turn, "reason": {"kind": "interrupted"}}
+    if turn.in_step:
+        closers.append(_event("step/end", seq + len(closers), time, _place(turn, turn.step)))
+    data: JsonObject = {**_place(turn), "reason": {"kind": "interrupted"}}
     closers.append(_event("turn/end", seq + len(closers), time, data))
     return closers
 
 
 def _start_step(turn: OpenTurn, data: JsonValue, _seq: int | None) -> None:
     turn.step = member(data, "step")
+    turn.in_step = not _is_null(data, "step")
 
 
 def _end_step(turn: OpenTurn, _data: JsonValue, _seq: int | None) -> None:
-    turn.step = None
+    turn.step, turn.in_step = None, False
     turn.calls.clear()
 
 
@@ -155,7 +160,24 @@ def _malformed(event: JsonObject, missing: str) -> CorruptLogError:
     return CorruptLogError(f"the {event.get('type')} at seq {event.get('seq')} has no {missing}")
 
 
-def _error_result(turn: OpenTurn, call: OpenCall, seq: int, time: JsonValue) -> JsonObject:
+def _place(turn: OpenTurn, step: JsonValue = None) -> JsonObject:
+    """Return the turn and the step, each where it has a number."""
+    named: JsonObject = {"turn": turn.turn, "step": step}
+    return {name: number for name, number in named.items() if number is not None}
+
+
+def _number(seq: JsonValue) -> float:
+    if is_safe_integer(seq):
+        return int(seq)  # type: ignore[arg-type]  # a whole number
+    return float(seq) if is_number(seq) else nan  # type: ignore[arg-type]  # a number
+
+
+def _is_null(data: JsonValue, name: str) -> bool:
+    """Return whether the data says null: nothing is opened then, as where nothing is said."""
+    return isinstance(data, dict) and data.get(name, "") is None
+
+
+def _error_result(turn: OpenTurn, call: OpenCall, seq: float, time: JsonValue) -> JsonObject:
     started = call.seq is not None
     text = UNKNOWN_TEXT if started else NOT_STARTED_TEXT
     block: JsonObject = {"type": "tool-result", "toolCallId": call.call_id, "isError": True}
@@ -169,7 +191,7 @@ def _error_result(turn: OpenTurn, call: OpenCall, seq: int, time: JsonValue) -> 
     error: JsonObject = {"name": "ToolNotStartedError", "code": "TOOL_NOT_STARTED"}
     if started:
         error = {"name": "ToolOutcomeUnknownError", "code": "TOOL_OUTCOME_UNKNOWN"}
-    data: JsonObject = {"turn": turn.turn, "step": call.step, "message": message, "error": error}
+    data: JsonObject = {**_place(turn, call.step), "message": message, "error": error}
     event = _event("tool/result", seq, time, data)
     if started:
         event["sourceEventSeqs"] = [call.seq]
@@ -177,7 +199,7 @@ def _error_result(turn: OpenTurn, call: OpenCall, seq: int, time: JsonValue) -> 
     return event
 
 
-def _event(kind: str, seq: int, time: JsonValue, data: JsonObject) -> JsonObject:
+def _event(kind: str, seq: float, time: JsonValue, data: JsonObject) -> JsonObject:
     return {"type": kind, "seq": seq, "time": time, "data": data}
 
 

@@ -11,7 +11,7 @@ from math import floor, isfinite
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from surfacelog.schemas.errors import SurfacelogError
-from surfacelog.schemas.json_value import object_member, text_member
+from surfacelog.schemas.json_value import is_number, object_member, text_member
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -206,8 +206,7 @@ def _is_count(value: Any) -> bool:
 
 
 def _is_ratio(value: Any) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and isfinite(value) and 0 < value <= 1
+    return is_number(value) and isfinite(value) and 0 < value <= 1
 
 
 def _is_text(value: Any) -> bool:

@@ -14,7 +14,7 @@ from surfacelog.projections.seed import check_seed
 from surfacelog.schemas.errors import AdmissionError, CorruptLogError
 from surfacelog.schemas.event_rules import check_message_event, require_known_types
 from surfacelog.schemas.legacy import upgrade_events
-from surfacelog.schemas.session_header import check_header, check_version
+from surfacelog.schemas.session_header import check_header, check_known_version
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ def load_log(header: JsonObject, events: Sequence[JsonValue]) -> LoadedLog:
     Raises UnsupportedLogError for another version or a type that no reader may skip, and
     CorruptLogError for everything that breaks a rule.
     """
-    check_version(header)
+    check_known_version(header)
     # What is no object has no members: it is refused by the checks that look for them.
     objects = [_object(event) for event in events]
     try:

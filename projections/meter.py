@@ -15,12 +15,12 @@ from sys import float_info
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from surfacelog.projections.messages import derived_message
-from surfacelog.projections.request_header import canonical_header, header_digest
+from surfacelog.projections.request_header import canonical_header, header_digest, stated_header
 from surfacelog.projections.stream_price import StreamPrices
 from surfacelog.projections.tokens import header_price, is_priceable, message_price
 from surfacelog.schemas.errors import CorruptLogError, SurfacelogError
 from surfacelog.schemas.json_text import js_dumps
-from surfacelog.schemas.json_value import member, object_member
+from surfacelog.schemas.json_value import is_number, member, object_member
 from surfacelog.schemas.surface_form import is_surface_type
 
 if TYPE_CHECKING:
@@ -147,6 +147,10 @@ class Meter:
 
     def _take_header(self, event: JsonObject) -> None:
         header = canonical_header(member(event.get("data"), "header"))
+        try:
+            stated_header(event)
+        except CorruptLogError as error:
+            self._refusal = self._refusal or error.message
         self.header = header_price(header)
         self._header_digest = header_digest(header)
         self._tools_listed = isinstance(header.get("tools", []), list)
@@ -210,10 +214,9 @@ def _provider_total(usage: JsonValue) -> int | None:
         raise MeterError("the last usage is null")
     counts = [member(usage, "inputTokens"), member(usage, "outputTokens")]
     counts += [member(usage, name) or 0 for name in ("cacheReadTokens", "cacheWriteTokens")]
-    numbers = [n for n in counts if isinstance(n, int | float) and not isinstance(n, bool)]
-    if len(numbers) < len(counts):
+    if not all(map(is_number, counts)):
         return None
-    total = sum(numbers)
+    total = sum(counts)  # type: ignore[arg-type]  # numbers
     if not abs(total) <= float_info.max:
         raise MeterError("the provider's counts add up to no number")
-    return total  # type: ignore[return-value]  # counts, whatever a provider makes of them
+    return total

@@ -20,20 +20,23 @@ if TYPE_CHECKING:
 
 _CONFIG_FIELDS: Final = ("provider", "model", "reasoningEffort", "temperature", "maxTokens", "stop")
 _FLAGS: Final = ("reasoningEffort", "maxTokens")
+_PARTS: Final = ("system", "tools")
 
 
 def canonical_header(header: JsonValue) -> JsonObject:
-    """Return a header in canonical form; members it does not know are left out."""
+    """Return a header in canonical form; members it does not know are left out.
+
+    So are a system prompt and tools that are neither text nor list; a placeholder text stays.
+    """
     canonical: JsonObject = {}
     if isinstance(header, dict) and "config" in header:
         canonical["config"] = header["config"]
     flags = object_member(header, "adapterDefaults")
-    kept: JsonObject = {flag: True for flag in _FLAGS if flags.get(flag) is True}
-    if kept:
-        canonical["adapterDefaults"] = kept
-    for part in ("system", "tools"):
+    if any(flags.get(flag) is True for flag in _FLAGS):
+        canonical["adapterDefaults"] = flags
+    for part in _PARTS:
         value = member(header, part)
-        if value:
+        if value and isinstance(value, str | list):
             canonical[part] = value
     return canonical
 
@@ -54,20 +57,33 @@ def header_digest(header: JsonObject) -> str:
     return blake2b(_comparable(header).encode(), digest_size=16).hexdigest()
 
 
+def stated_header(event: JsonObject) -> JsonObject:
+    """Return the canonical header that a request/header event states.
+
+    Raises CorruptLogError when it has none, or null in place of a system prompt or tools.
+    """
+    header = member(event.get("data"), "header")
+    if header is None:
+        raise CorruptLogError(f"request/header at seq {event.get('seq')} has no header")
+    if isinstance(header, dict) and any(header.get(part, "") is None for part in _PARTS):
+        raise CorruptLogError(
+            f"request/header at seq {event.get('seq')} has null for its system prompt or tools:"
+            " leave out what there is not"
+        )
+    return canonical_header(header)
+
+
 def last_header(events: Iterable[JsonValue]) -> JsonObject | None:
     """Return the canonical header in force at the end of a log; None before the first.
 
-    Raises CorruptLogError for a null event and for a request/header without a header.
+    Raises CorruptLogError for a null event and as `stated_header`.
     """
     canonical = None
     for event in events:
         if event is None:
             raise CorruptLogError("an event is null")
-        if member(event, "type") == "request/header":
-            header = member(member(event, "data"), "header")
-            if header is None:
-                raise CorruptLogError(f"request/header at seq {member(event, 'seq')} has none")
-            canonical = canonical_header(header)
+        if isinstance(event, dict) and event.get("type") == "request/header":
+            canonical = stated_header(event)
     return canonical
 
 
@@ -87,7 +103,7 @@ def _comparable(header: JsonObject) -> str:
     return js_dumps(
         [
             [[config[key]] if key in config else [] for key in _CONFIG_FIELDS],
-            [flag in flags for flag in _FLAGS],
+            [flags.get(flag) is True for flag in _FLAGS],
             header.get("system"),
             header.get("tools"),
         ]

@@ -7,6 +7,7 @@ of these (`agent_loop`); this one judges whole logs, wherever they come from.
 
 from __future__ import annotations
 
+from math import nan
 from typing import TYPE_CHECKING, Final
 
 from surfacelog.projections.invariants import InvariantError, check_trace, data_of, names
@@ -43,15 +44,14 @@ class SessionTrace:
 
     def take(self, event: JsonObject) -> None:
         """Judge an event and take it in; InvariantError leaves the trace as it was."""
-        seq = event.get("seq")
-        if _is_number(seq) and seq <= self._last_seq:  # type: ignore[operator]  # a number
+        seq = _place(event.get("seq", nan))
+        if seq <= self._last_seq:
             raise InvariantError(f"seqs increase: {seq} after {self._last_seq}")
         kind = event.get("type")
         rule = _RULES.get(kind) if isinstance(kind, str) else None
         if rule is not None:
             rule(self, event)
-        # A seq that is no number cannot be compared, and neither can the next one with it.
-        self._last_seq = seq if _is_number(seq) else float("-inf")  # type: ignore[assignment]
+        self._last_seq = seq
 
     def _turn_start(self, event: JsonObject) -> None:
         if self._turn is not None:
@@ -118,8 +118,12 @@ class SessionTrace:
         self._pending.discard(call)
 
 
-def _is_number(value: JsonValue) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _place(seq: JsonValue) -> float:
+    """Return what a seq counts: null and booleans as JavaScript has them.
+
+    NaN for what is no number: it cannot be compared, and neither can the next one with it.
+    """
+    return seq or 0 if seq is None or isinstance(seq, int | float) else nan
 
 
 _RULES: Final[dict[str, Callable[[SessionTrace, JsonObject], None]]] = {

@@ -33,7 +33,8 @@ class _Run:
     """Consecutive chunks that differ in length only.
 
     `place` and `index` are JSON texts. `what` is "delta", "start", "end" (a closed block, its
-    price in `lengths`), "finish" or "other"; `name` the length of a tool call's name.
+    price in `lengths`), "finish", "other" (a usage) or "unknown"; `name` the length of a tool
+    call's name.
     """
 
     seq: int
@@ -48,7 +49,8 @@ class _Run:
 @dataclass(slots=True)
 class _Block:
     kind: str
-    length: int = 0
+    text: int = 0
+    arguments: int = 0
     name: int = 0
     price: int | None = None
 
@@ -88,6 +90,8 @@ class StreamPrices:
             run, offset = where.get(seq, (None, 0))
             if run is None or run.place != place:
                 raise CorruptLogError(f"cites seq {seq}, which is no chunk of its step")
+            if run.what == "unknown":
+                raise CorruptLogError(f"cites seq {seq}, a chunk of no known type")
             if run.what == "finish":
                 cut_short = bool(run.lengths[0])
             elif run.what != "other":
@@ -127,7 +131,7 @@ def _run_of(seq: int, place: str, chunk: JsonValue) -> _Run:
     if kind == "finish":
         cut_short = member(member(chunk, "reason"), "kind") == "max-tokens"
         return _Run(seq, place, "finish", "", "", 0, [int(cut_short)])
-    return _Run(seq, place, "other", "", "", 0, [0])
+    return _Run(seq, place, "other" if kind == "usage" else "unknown", "", "", 0, [0])
 
 
 def _key(index: JsonValue) -> str:
@@ -150,9 +154,11 @@ def _feed(blocks: dict[str, _Block], run: _Run, offset: int) -> None:
         return
     if run.what == "end":
         block.kind, block.price = run.kind, run.lengths[0]
-    elif run.what == "delta":
-        block.length += run.lengths[offset]
+    elif run.what == "delta" and run.kind == "tool-call":
+        block.arguments += run.lengths[offset]
         block.name = run.name or block.name
+    elif run.what == "delta":
+        block.text += run.lengths[offset]
 
 
 def _price(block: _Block) -> int:
@@ -162,5 +168,6 @@ def _price(block: _Block) -> int:
         raise CorruptLogError(f"cites the stream of a {block.kind!r} block that has no price")
     if block.price is not None:
         return block.price
-    name = length_price(block.name) if block.kind == "tool-call" else 0
-    return length_price(block.length) + name + OVERHEAD
+    if block.kind == "tool-call":
+        return length_price(block.name) + length_price(block.arguments) + OVERHEAD
+    return length_price(block.text) + OVERHEAD

@@ -13,7 +13,7 @@ from math import nan
 from typing import TYPE_CHECKING, Final
 
 from surfacelog.projections.messages import derived_message
-from surfacelog.projections.request_header import canonical_header
+from surfacelog.projections.request_header import stated_header
 from surfacelog.projections.tokens import (
     is_priceable,
     message_price,
@@ -22,7 +22,7 @@ from surfacelog.projections.tokens import (
 )
 from surfacelog.schemas.errors import CorruptLogError
 from surfacelog.schemas.json_equal import same_json
-from surfacelog.schemas.json_value import is_count, member
+from surfacelog.schemas.json_value import is_count, is_number, member
 from surfacelog.schemas.surface_form import is_surface_type
 
 if TYPE_CHECKING:
@@ -119,13 +119,13 @@ class ContextPressure:
     """How full the context is: the newest sample, moved along with the surface since.
 
     `pressure` is the sample's input and cache tokens, `sampled` the surface's price when it was
-    taken (before its own message joined), `window` the route's capacity; None before there is
-    one. All in tokens.
+    taken (before its own message joined), None before there is one; `window` is the route's
+    capacity, {contextWindow} or empty. All in tokens.
     """
 
     def __init__(self) -> None:
         self.surface = SurfacePrice()
-        self.window: JsonValue = None
+        self.window: JsonObject = {}
         self.pressure: float | None = None
         self.sampled: float | None = None
 
@@ -135,11 +135,13 @@ class ContextPressure:
         if event.get("type") == "request/context":
             if event.get("data") is None:
                 raise CorruptLogError("request/context has no data")
-            self.window = member(event["data"], "contextWindow")
+            data = event["data"]
+            known = isinstance(data, dict) and "contextWindow" in data
+            self.window = {"contextWindow": member(data, "contextWindow")} if known else {}
         usage = _usage_of(event)
         if usage is not None:
             buckets = _buckets(usage)
-            self.pressure = sum(buckets.values()) - buckets["outputTokens"]
+            self.pressure = sum(count for name, count in buckets.items() if name != "outputTokens")
             self.sampled = self.surface.tokens
         self.surface.tokens += change
 
@@ -153,9 +155,8 @@ class ContextPressure:
         if self.pressure is not None and self.sampled is not None:
             view["pressureTokens"] = self.pressure
             view["projectedTokens"] = max(0, self.pressure + self.surface.tokens - self.sampled)
-        if self.window is not None:
-            view["contextWindow"] = self.window
-        if not all(map(is_count, view.values())) or self.window == 0:
+        view |= self.window
+        if not all(map(is_count, view.values())) or view.get("contextWindow") == 0:
             raise CorruptLogError(f"the context pressure is {view}")
         return view
 
@@ -169,10 +170,10 @@ class ContextBreakdown:
         self.messages = SurfacePrice()
 
     def apply(self, event: JsonObject) -> None:
-        """Take the next event; CorruptLogError as `SurfacePrice` does."""
+        """Take the next event; CorruptLogError as `SurfacePrice` and `stated_header` do."""
         self.messages.apply(event)
         if event.get("type") == "request/header":
-            header = canonical_header(member(event.get("data"), "header"))
+            header = stated_header(event)
             self.system = system_price(header.get("system"))
             self.tools = tools_price(header.get("tools"))
 
@@ -226,7 +227,7 @@ def _number(value: JsonValue) -> float:
     """Return a count, null as 0; NaN for what cannot be counted, which the views then refuse."""
     if value is None:
         return 0
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else nan
+    return value if is_number(value) else nan  # type: ignore[return-value]  # a number
 
 
 def _claim_of(event: JsonObject) -> Claim:

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from surfacelog.schemas.errors import CorruptLogError
-from surfacelog.schemas.json_value import is_count, is_safe_integer
+from surfacelog.schemas.json_value import is_count, is_number, is_safe_integer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -127,13 +127,9 @@ def _plain_delta(event: JsonObject) -> _Delta | None:
 
 def _is_common(common: JsonObject) -> bool:
     """Whether what a chunk holds beside its text is of the types that a row can carry."""
-    return all(map(_is_number, map(common.get, _PLACE))) and all(
+    return all(map(is_number, map(common.get, _PLACE))) and all(
         isinstance(common[name], str) for name in common.keys() - set(_PLACE)
     )
-
-
-def _is_number(value: JsonValue) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _follows(last: _Delta, delta: _Delta) -> bool:
@@ -165,7 +161,7 @@ def _row_texts(tag: str, data: JsonObject) -> list[str]:
     names |= {"id", "args"} if tag == "tool-call-chunks" else {"texts"}
     if tag == "tool-call-chunks" and "name" in data:
         names.add("name")
-    if data.keys() != names or not all(_is_number(data[name]) for name in _PLACE):
+    if data.keys() != names or not all(is_number(data[name]) for name in _PLACE):
         raise CorruptLogError(f"a {tag} row's data has exactly {sorted(names)}")
     if not all(isinstance(data[name], str) for name in names & {"id", "name"}):
         raise CorruptLogError(f"a {tag} row's id and name are strings")

@@ -13,6 +13,11 @@ def is_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def is_number(value: object) -> bool:
+    """True for any number that is not a boolean."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 MAX_SAFE_INTEGER: Final = 2**53 - 1
 
 

@@ -44,6 +44,21 @@ def check_version(header: JsonValue) -> None:
         )
 
 
+def check_known_version(header: JsonValue) -> None:
+    """As `check_version`, and for a version that is no number or is not there too.
+
+    For the header of a log in a store: who wrote it knows another format, it is not damaged.
+    """
+    check_version(header)
+    version = member(header, "version")
+    if isinstance(version, bool) or version != FORMAT_VERSION:
+        raise UnsupportedLogError(
+            f"the log has format version {version!r}, this reader knows {FORMAT_VERSION}: there is"
+            " no upgrade path",
+            version=version,
+        )
+
+
 def check_header(header: JsonValue) -> None:
     """Refuse a session header that is not as described above; unknown members are let be.
 

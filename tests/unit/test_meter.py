@@ -10,7 +10,7 @@ from tests.unit.logs import Log, call_block, replace, text_block
 from surfacelog.projections.assembly import BlockAssembler
 from surfacelog.projections.fold import LogFold, fold_log
 from surfacelog.projections.meter import Meter, MeterError
-from surfacelog.projections.request_header import canonical_header, same_header
+from surfacelog.projections.request_header import canonical_header, last_header, same_header
 from surfacelog.projections.tokens import (
     header_price,
     is_priceable,
@@ -168,6 +168,33 @@ def test_citing_what_is_no_chunk_of_the_step_cannot_be_measured() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("chunk", [None, 2, {"type": "novel"}, {"index": 0, "text": "x"}])
+def test_citing_a_chunk_of_no_known_type_cannot_be_measured(chunk: Any) -> None:
+    log = answered({"inputTokens": 5000, "outputTokens": 1})
+    log.events[4]["data"]["chunk"] = chunk
+    assert fold_log(log.events).measurement is None
+
+
+@pytest.mark.parametrize("part", ["system", "tools"])
+def test_a_header_with_null_for_a_part_is_no_header(part: str) -> None:
+    log = answered({"inputTokens": 5000, "outputTokens": 1})
+    log.events[3]["data"]["header"][part] = None
+    folded = fold_log(log.events)
+    assert folded.measurement is None
+    assert folded.header is not None
+    assert part not in folded.header
+    with pytest.raises(CorruptLogError):
+        last_header(log.events)
+
+
+def test_a_header_keeps_texts_and_lists_and_whole_flags() -> None:
+    header: Any = {"config": {}, "tools": {"a": 1}, "system": 5}
+    assert canonical_header(header) == {"config": {}}
+    kept: Any = {"adapterDefaults": {"maxTokens": True, "new": 1}, "tools": "{{tools}}"}
+    assert canonical_header(kept) == kept
+    assert canonical_header({"adapterDefaults": {"maxTokens": False}}) == {}
+
+
 def test_tools_that_are_a_placeholder_cannot_be_compared() -> None:
     log = answered({"inputTokens": 5000, "outputTokens": 1})
     log.events[3]["data"]["header"]["tools"] = "{{tools}}"
@@ -236,6 +263,26 @@ def test_the_first_end_wins_and_closes_the_block() -> None:
         {"type": "block-end", "index": 0, "block": text_block("later")},
     )
     assert assembler.blocks() == [text_block("final")]
+
+
+def test_a_block_is_what_the_deltas_of_its_own_kind_add_up_to() -> None:
+    mixed = [
+        {"type": "text-delta", "index": 0, "text": "a"},
+        {"type": "tool-call-delta", "index": 0, "id": "c", "name": "x", "argumentsDelta": "{{{{{"},
+        {"type": "reasoning-delta", "index": 0, "text": "b"},
+        {"type": "tool-call-delta", "index": 1, "id": "c", "name": "x", "argumentsDelta": "{}"},
+        {"type": "text-delta", "index": 1, "text": "long enough to cost something"},
+    ]
+    call = {"type": "tool-call", "id": "c", "name": "x", "arguments": "{}"}
+    assert push(*mixed).blocks() == [text_block("ab"), call]
+    log = Log()
+    log.start()
+    log.header()
+    cited = [log.chunk(chunk) for chunk in mixed]
+    log.assistant(usage={"inputTokens": 0, "outputTokens": 0}, sourceEventSeqs=cited)
+    measured = fold_log(log.events).measurement
+    assert measured is not None
+    assert measured.baseline == 1 + 4 + 1 + 1 + 4 + 4
 
 
 def test_an_unfinished_call_has_a_default_id_and_max_tokens_drops_it() -> None:

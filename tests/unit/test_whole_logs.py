@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from tests.unit.logs import Log, call_block, replace, text_block
 
-from surfacelog.projections.closers import crash_closers
+from surfacelog.projections.agent_loop import AgentLoop
+from surfacelog.projections.closers import crash_closers, turn_closers
 from surfacelog.projections.compaction_invariants import check_compaction_invariants
 from surfacelog.projections.event_text import event_text
 from surfacelog.projections.fork_boundary import ForkBoundaryError, ForkOpenTurnError, fork_prefix
@@ -49,6 +50,47 @@ def test_a_crashed_turn_is_closed_call_by_call() -> None:
     assert closers[3]["data"]["reason"] == {"kind": "interrupted"}
 
 
+@pytest.mark.parametrize(
+    ("turn", "step", "closed"),
+    [
+        ({}, {}, [{}, {"reason": {"kind": "interrupted"}}]),
+        ({"turn": 1}, 7, [{"turn": 1}, {"turn": 1, "reason": {"kind": "interrupted"}}]),
+        ({"turn": 1}, {"step": None}, [{"turn": 1, "reason": {"kind": "interrupted"}}]),
+        ({"turn": None}, {"step": 1}, []),
+    ],
+)
+def test_a_place_without_a_number_is_closed_without_one(turn: Any, step: Any, closed: Any) -> None:
+    log = Log()
+    log.add("turn/start", turn)
+    log.add("step/start", step)
+    assert [event["data"] for event in crash_closers(log.events)] == closed
+    loop = AgentLoop()
+    for event in log.events:
+        loop.advance(event, event["seq"], live=False)
+    again = AgentLoop.from_json(loop.to_json()).open_turn()
+    closers = [] if again is None else turn_closers(again, 2, 9)
+    assert [event["data"] for event in closers] == closed
+
+
+def test_closers_have_the_last_events_time_or_none() -> None:
+    log = Log()
+    log.start()
+    del log.events[-1]["time"]
+    assert all("time" not in event for event in crash_closers(log.events))
+    log.events[-1]["time"] = None
+    assert all(event["time"] is None for event in crash_closers(log.events))
+
+
+@pytest.mark.parametrize("last", ["x", [], {"type": "hook/result", "seq": "9"}])
+def test_closers_behind_what_has_no_seq_have_none(last: Any) -> None:
+    log = Log()
+    log.start()
+    closers: list[Any] = crash_closers([*log.events, last])
+    assert [str(event["seq"]) for event in closers] == ["nan", "nan"]
+    with pytest.raises((CorruptLogError, UnsupportedLogError)):
+        load_log(HEADER, [*log.events, last])
+
+
 def test_a_closed_log_loads_without_closers_and_passes_the_invariants() -> None:
     log = crashed()
     loaded = load_log(HEADER, log.events)
@@ -70,8 +112,11 @@ def test_loading_tells_unsupported_from_corrupt() -> None:
     log.add("novel/type", {})
     with pytest.raises(UnsupportedLogError):
         load_log(HEADER, log.events)
+    for version in (1, -1, 0.5, "0", None, True):
+        with pytest.raises(UnsupportedLogError):
+            load_log({**HEADER, "version": version}, [None])
     with pytest.raises(UnsupportedLogError):
-        load_log({**HEADER, "version": 1}, [None])
+        load_log({"id": "s", "createdAt": 1}, log.events)
     with pytest.raises(CorruptLogError):
         load_log(HEADER, [None])
     log.events[-1]["ignorable"] = True
@@ -118,6 +163,15 @@ def broken(change: Any) -> Any:
 )
 def test_a_relation_that_does_not_hold_is_found_where_it_breaks(change: Any) -> None:
     assert broken(change) == 6
+
+
+@pytest.mark.parametrize("seq", [5, -1, None, True])
+def test_seqs_increase_and_null_counts_as_nothing(seq: Any) -> None:
+    log = crashed()
+    log.add("hook/result", {})
+    log.events[-1]["seq"] = seq
+    with pytest.raises(InvariantError):
+        check_session_invariants(log.events)
 
 
 def test_relations_that_hold() -> None:
@@ -252,6 +306,31 @@ def test_pressure_moves_with_the_surface() -> None:
         "contextWindow": 1000,
     }
     assert folded(ContextBreakdown(), log).view()["messageTokens"] == 18
+
+
+def test_pressure_needs_the_input_counts_alone() -> None:
+    log = Log()
+    log.chunk({"type": "usage", "usage": {"inputTokens": 20, "cacheReadTokens": 5}})
+    assert folded(ContextPressure(), log).view() == {"pressureTokens": 25, "projectedTokens": 25}
+    with pytest.raises(CorruptLogError):
+        folded(TokenUsage(), log).view()
+
+
+def test_a_window_that_is_null_is_no_window() -> None:
+    log = Log()
+    log.add("request/context", {"provider": "p", "model": "m"})
+    assert folded(ContextPressure(), log).view() == {}
+    log.add("request/context", {"contextWindow": None})
+    with pytest.raises(CorruptLogError):
+        folded(ContextPressure(), log).view()
+
+
+@pytest.mark.parametrize("data", [None, {}, {"header": None}, {"header": {"tools": None}}])
+def test_the_breakdown_refuses_what_is_no_header(data: Any) -> None:
+    log = Log()
+    log.add("request/header", data)
+    with pytest.raises(CorruptLogError):
+        folded(ContextBreakdown(), log)
 
 
 def test_a_price_for_another_span_is_an_error() -> None:

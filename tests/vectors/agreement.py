@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 from surfacelog.projections.checkpoint import OPENING
 from surfacelog.schemas.json_equal import same_json
 from surfacelog.schemas.json_text import js_dumps
+from surfacelog.schemas.json_value import is_number
 
 _REFUSAL_MEMBERS = {"error", "name", "code", "atSeq", "atIndex"}
 _SESSION = re.compile(r"\bcase-\d+\b")
@@ -52,7 +54,7 @@ def difference(expected: Any, actual: Any, where: str = "") -> str | None:
         pairs = enumerate(zip(expected, actual, strict=True))
         members = ((f"{where}[{at}]", want, got) for at, (want, got) in pairs)
     else:
-        same = same_json(expected, actual)
+        same = _same_scalar(expected, actual)
         return None if same else f"{where}: {_short(actual)}, expected {_short(expected)}"
     found = (difference(want, got, place) for place, want, got in members)
     return next((text for text in found if text is not None), None)
@@ -93,7 +95,7 @@ def _refusal_difference(expected: dict[str, Any], actual: Any, where: str) -> st
         return f"{where}: refused as {actual.code}, expected {code}"
     if "atIndex" in expected and expected["atIndex"] != actual.index:
         return f"{where}: refused at index {actual.index}, expected {expected['atIndex']}"
-    if "atSeq" in expected and not _same_number(expected["atSeq"], actual.seq):
+    if "atSeq" in expected and not _same_scalar(expected["atSeq"], actual.seq):
         return f"{where}: refused at seq {actual.seq!r}, expected {expected['atSeq']!r}"
     named = re.search(r"at index (\d+)", expected["error"])
     if named and actual.index is not None and int(named[1]) != actual.index:
@@ -101,11 +103,14 @@ def _refusal_difference(expected: dict[str, Any], actual: Any, where: str) -> st
     return None
 
 
-def _same_number(expected: Any, actual: Any) -> bool:
-    """JavaScript reads a number that is too large for it as its nearest neighbour."""
-    if isinstance(expected, int) and isinstance(actual, int):
-        return float(expected) == float(actual)
-    return same_json(expected, actual)
+def _same_scalar(expected: Any, actual: Any) -> bool:
+    """JavaScript reads a number that is too large for it as its nearest neighbour, and prints
+    one that is out of range as null."""
+    if not is_number(actual):
+        return same_json(expected, actual)
+    if not isfinite(actual):
+        return expected is None
+    return is_number(expected) and float(expected) == float(actual)
 
 
 def _short(value: Any) -> str:

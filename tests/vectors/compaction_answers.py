@@ -155,7 +155,7 @@ def compact_config(case: Case) -> Any:
     config = {_snake(name): value for name, value in wish["config"].items()}
     if isinstance(config.get("model_policies"), list):
         config["model_policies"] = [
-            {_snake(name): value for name, value in entry.items()}
+            {_snake(k): v for k, v in entry.items()} if isinstance(entry, dict) else entry
             for entry in config["model_policies"]
         ]
     found = policies(config)

@@ -209,8 +209,8 @@ def _usage_state(usage: TokenUsage) -> Any:
 
 def _pressure_state(pressure: ContextPressure) -> Any:
     state: dict[str, Any] = {"surfaceTokens": pressure.surface.tokens}
+    state |= pressure.window
     figures = {
-        "contextWindow": pressure.window,
         "pressureTokens": pressure.pressure,
         "sampledSurfaceTokens": pressure.sampled,
     }

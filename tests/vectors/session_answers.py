@@ -10,6 +10,7 @@ from surfacelog.projections.fold import FoldedLog, LogFold
 from surfacelog.projections.fork_boundary import fork_prefix
 from surfacelog.projections.pairing import balanced_cuts
 from surfacelog.projections.pruner import prune_policy, prune_results
+from surfacelog.projections.request_header import last_header
 from surfacelog.projections.seed import end_seed, needs_end_seed
 from surfacelog.schemas.event_rules import check_lossless, check_retired
 from surfacelog.schemas.session_header import child_header
@@ -85,7 +86,7 @@ def request_context(case: Case) -> Any:
 
 
 def session_request_header(case: Case) -> Any:
-    return _state(case).header
+    return last_header(case.events)
 
 
 def node_tokens(case: Case) -> Any:
@@ -93,6 +94,7 @@ def node_tokens(case: Case) -> Any:
 
 
 def header_tokens(case: Case) -> Any:
+    last_header(case.events)
     return _state(case).header_tokens
 
 

@@ -40,10 +40,25 @@ def test_a_difference_and_a_field_without_answer_fail_the_case() -> None:
         ({"error": "at seq 3", "atSeq": 3}, Refused("malformed", seq=4)),
         ({"error": "bad", "name": "SessionFormatUnsupportedError"}, Refused("corrupt")),
         ([1, 2], [1]),
+        (None, 0),
+        (float(2**53), 2**53 + 2),
+        (1, "1"),
     ],
 )
 def test_disagreements_are_seen(expected: object, actual: object) -> None:
     assert difference(expected, actual) is not None
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual"),
+    [
+        (None, float("inf")),
+        (2**53, 2**53 + 1),
+        (1.2345678901234568e29, 123456789012345678901234567890),
+    ],
+)
+def test_numbers_are_compared_as_javascript_has_them(expected: object, actual: object) -> None:
+    assert difference(expected, actual) is None
 
 
 def test_a_missing_file_is_a_usage_error(tmp_path: Path) -> None:
