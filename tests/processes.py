@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from surfacelog.schemas.settings import Settings
 
+LINE_SECONDS = 90.0
+"""A process takes 3 s to start, and did not in 30 s on a machine that ran a second suite."""
+
 
 class Spawned:
     """A running process whose output is collected, so that tests can wait for a line of it."""
@@ -31,7 +34,7 @@ class Spawned:
     def pid(self) -> int:
         return self.process.pid
 
-    def wait_line(self, text: str, timeout: float = 30.0, *, count: int = 1) -> str:
+    def wait_line(self, text: str, timeout: float = LINE_SECONDS, *, count: int = 1) -> str:
         """Return the `count`-th line that contains `text`; fail when it does not come in time."""
         deadline = time.monotonic() + timeout
         with self._changed:

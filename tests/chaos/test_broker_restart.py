@@ -62,7 +62,7 @@ def settings(services: Settings, broker: PrivateBroker, namespace: str) -> Setti
 @pytest.fixture
 async def stack(settings: Settings, spawn: Spawner) -> AsyncIterator[Stack]:
     everything = spawn("all", ready=None)
-    everything.wait_line('"ready"', 60, count=3)
+    everything.wait_line('"ready"', count=3)
     async with connect(settings) as stack:
         yield stack
 
@@ -173,7 +173,7 @@ def test_every_process_stops_while_the_broker_is_away(
     """
     processes = {name: spawn(name, ready=None) for name in PROCESSES}
     for process in processes.values():
-        process.wait_line('"ready"', 60)
+        process.wait_line('"ready"')
     bus = Bus(settings, connect_codec(settings))
     owner = RawOwner(SESSION)
     assert bus.ask(owner.open()).status == "committed"  # so that there is a snapshot to hand over
