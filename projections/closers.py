@@ -152,7 +152,7 @@ def _check_shape(event: JsonObject) -> None:
         raise _malformed(event, "source")
     if kind == "assistant/message":
         content = member(message, "content")
-        if not isinstance(content, list | str) or None in content:
+        if not isinstance(content, str) and (not isinstance(content, list) or None in content):
             raise _malformed(event, "list of blocks")
 
 

@@ -22,12 +22,13 @@ from surfacelog.projections.tokens import (
 )
 from surfacelog.schemas.errors import CorruptLogError
 from surfacelog.schemas.json_equal import same_json
-from surfacelog.schemas.json_value import is_count, is_number, member
+from surfacelog.schemas.json_value import is_count, is_number, member, object_member
 from surfacelog.schemas.surface_form import is_surface_type
 
 if TYPE_CHECKING:
     from surfacelog.schemas.json_value import JsonObject, JsonValue
 
+_PLACE: Final = ("turn", "step")
 Buckets = dict[str, float]
 _ZERO: Final[Buckets] = {
     "uncachedInputTokens": 0,
@@ -40,27 +41,28 @@ _ZERO: Final[Buckets] = {
 class TokenUsage:
     """What the providers counted: one sample for each turn and step, the last one there.
 
-    `totals` has uncachedInputTokens, outputTokens, cacheReadTokens and cacheWriteTokens.
+    `totals` has uncachedInputTokens, outputTokens, cacheReadTokens and cacheWriteTokens; `last`
+    is the last sample with its place, {turn, step}, as far as it names one.
     """
 
     def __init__(self) -> None:
         self.totals: Buckets = dict(_ZERO)
-        self.last: tuple[JsonValue, JsonValue, Buckets] | None = None
+        self.last: tuple[JsonObject, Buckets] | None = None
 
     def apply(self, event: JsonObject) -> None:
         """Take the next event; CorruptLogError for a usage sample that is malformed."""
         usage = _usage_of(event)
         if usage is None:
             return
-        data = event.get("data")
-        place = (member(data, "turn"), member(data, "step"))
+        data = object_member(event, "data")
+        place: JsonObject = {name: data[name] for name in _PLACE if name in data}
         buckets = _buckets(usage)
         previous = _ZERO
-        if self.last is not None and same_json(list(place), list(self.last[:2])):
-            previous = self.last[2]
+        if self.last is not None and same_json(place, self.last[0]):
+            previous = self.last[1]
         for name, count in buckets.items():
             self.totals[name] += count - previous[name]
-        self.last = (*place, buckets)
+        self.last = (place, buckets)
 
     def view(self) -> Buckets:
         """Return the totals; CorruptLogError when the samples add up to less than nothing."""
@@ -154,7 +156,8 @@ class ContextPressure:
         view: JsonObject = {}
         if self.pressure is not None and self.sampled is not None:
             view["pressureTokens"] = self.pressure
-            view["projectedTokens"] = max(0, self.pressure + self.surface.tokens - self.sampled)
+            # In this order NaN stays NaN, and is refused below.
+            view["projectedTokens"] = max(self.pressure + self.surface.tokens - self.sampled, 0)
         view |= self.window
         if not all(map(is_count, view.values())) or view.get("contextWindow") == 0:
             raise CorruptLogError(f"the context pressure is {view}")
@@ -209,9 +212,9 @@ def _usage_of(event: JsonObject) -> JsonObject | None:
         usage = data["usage"]
     else:
         return None
-    if not isinstance(usage, dict):
+    if usage is None:
         raise CorruptLogError("usage is an object")
-    return usage
+    return usage if isinstance(usage, dict) else {}
 
 
 def _buckets(usage: JsonObject) -> Buckets:

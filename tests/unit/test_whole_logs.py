@@ -72,6 +72,14 @@ def test_a_place_without_a_number_is_closed_without_one(turn: Any, step: Any, cl
     assert [event["data"] for event in closers] == closed
 
 
+def test_content_that_is_a_text_has_no_calls() -> None:
+    log = Log()
+    log.start()
+    log.assistant()
+    log.events[-1]["data"]["message"]["content"] = "append"
+    assert [event["type"] for event in crash_closers(log.events)] == ["step/end", "turn/end"]
+
+
 def test_closers_have_the_last_events_time_or_none() -> None:
     log = Log()
     log.start()
@@ -314,6 +322,35 @@ def test_pressure_needs_the_input_counts_alone() -> None:
     assert folded(ContextPressure(), log).view() == {"pressureTokens": 25, "projectedTokens": 25}
     with pytest.raises(CorruptLogError):
         folded(TokenUsage(), log).view()
+
+
+def test_a_span_without_a_price_makes_no_projection() -> None:
+    log = Log()
+    log.user()
+    log.assistant(usage={"inputTokens": 1, "outputTokens": 1})
+    log.add("compaction/prune", {"shadowedRange": {"start": 0, "end": 0}})
+    log.user(**replace(0, 0, [0]))
+    with pytest.raises(CorruptLogError):
+        folded(ContextPressure(), log).view()
+
+
+def test_a_sample_without_a_step_is_a_sample_of_its_own() -> None:
+    log = Log()
+    usage = {"inputTokens": 10, "outputTokens": 1}
+    for step in (1, None, 1):
+        log.assistant(usage=usage)
+        log.events[-1]["data"] |= {"step": step}
+    del log.events[1]["data"]["step"]
+    assert folded(TokenUsage(), log).view()["outputTokens"] == 3
+
+
+@pytest.mark.parametrize("usage", ["x", 5, [], {}, {"inputTokens": "1", "outputTokens": 1}])
+def test_usage_that_cannot_be_counted_is_refused_by_the_view(usage: Any) -> None:
+    log = Log()
+    log.assistant(usage=usage)
+    view = folded(TokenUsage(), log)
+    with pytest.raises(CorruptLogError):
+        view.view()
 
 
 def test_a_window_that_is_null_is_no_window() -> None:

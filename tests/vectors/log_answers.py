@@ -202,8 +202,8 @@ def _view(case: Case, view: Any, state: Callable[[Any], Any]) -> Any:
 def _usage_state(usage: TokenUsage) -> Any:
     last = None
     if usage.last is not None:
-        turn, step, buckets = usage.last
-        last = {"turn": turn, "step": step, "buckets": buckets}
+        place, buckets = usage.last
+        last = {**place, "buckets": buckets}
     return {"totals": usage.totals, "last": last}
 
 
