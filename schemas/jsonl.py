@@ -8,6 +8,7 @@ complete turn/end is corruption: what it held was acknowledged once.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from json import JSONDecodeError
 from typing import TYPE_CHECKING, Final
 
 from surfacelog.schemas.chunk_rows import pack_rows, unpack_row
@@ -22,6 +23,15 @@ if TYPE_CHECKING:
 
     from surfacelog.schemas.json_value import JsonObject, JsonValue
 
+# What a file begins with that is no JSONL as it stands, and what to do about it.
+_NOT_PLAIN: Final = {
+    b"\xef\xbb\xbf": "begins with a byte order mark: write it as UTF-8 without one",
+    b"\xff\xfe": "is UTF-16: write it as UTF-8",
+    b"\xfe\xff": "is UTF-16: write it as UTF-8",
+    b"\x1f\x8b": "is compressed with gzip: unpack it first",
+    b"\xfd7zXZ\x00": "is compressed with xz: unpack it first",
+    b"\x28\xb5\x2f\xfd": "is compressed with zstd: unpack it first",
+}
 _RETIRED: Final = {"sandboxMode", "approvalPolicy"}
 
 
@@ -45,13 +55,16 @@ def read_log(content: bytes, *, default_depth: bool = False) -> StoredLog:
     `default_depth` accepts a header without delegationDepth, as recorders left it out; it is 0
     then. Raises UnsupportedLogError for another format version, CorruptLogError for damage.
     """
+    for mark, how in _NOT_PLAIN.items():
+        if content.startswith(mark):
+            raise CorruptLogError(f"the file {how}")
     end = content.find(b"\n")
     if end < 0:
         raise CorruptLogError("the file has no complete header line")
     header = parse_header(content[:end], default_depth=default_depth)
     events: list[JsonObject] = []
     sound, damage = end + 1, None
-    for number, (line, line_end) in enumerate(_lines(content, end + 1), start=1):
+    for number, (line, line_end) in enumerate(_lines(content, end + 1), start=2):
         records, problem = _parse_line(line, len(events), number, damage)
         if damage is None and problem is None:
             events.extend(records)
@@ -121,6 +134,13 @@ def _lines(content: bytes, start: int) -> Iterator[tuple[bytes, int]]:
         start = end + 1
 
 
+def _told(error: Exception) -> str:
+    """Return the message of an error without the line number that a JSON parser gives each line."""
+    return (
+        f"{error.msg} at column {error.colno}" if isinstance(error, JSONDecodeError) else str(error)
+    )
+
+
 def _parse_line(
     line: bytes, next_seq: int, number: int, damage: CorruptLogError | None
 ) -> tuple[list[JsonObject], CorruptLogError | None]:
@@ -128,15 +148,15 @@ def _parse_line(
     try:
         records = unpack_row(lenient_loads(line.decode("utf-8", "replace")))
     except (ValueError, CorruptLogError) as error:
-        return [], CorruptLogError(f"event line {number} cannot be read: {error}")
+        return [], CorruptLogError(f"line {number} cannot be read: {_told(error)}")
     if records == [None]:
-        raise CorruptLogError(f"event line {number} is null")
+        raise CorruptLogError(f"line {number} is null")
     events = [record if isinstance(record, dict) else {} for record in records]
     if damage is None:
         for offset, event in enumerate(events):
             if isinstance(event.get("seq"), bool) or event.get("seq") != next_seq + offset:
                 found = member(event, "seq")
                 return events, CorruptLogError(
-                    f"event line {number} has seq {found!r}, expected {next_seq + offset}"
+                    f"line {number} has seq {found!r}, expected {next_seq + offset}"
                 )
     return events, None

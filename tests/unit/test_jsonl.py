@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import lzma
 from typing import Any
 
 import pytest
@@ -46,6 +48,37 @@ def test_a_bad_line_is_corruption_only_before_a_complete_turn_end(bad: str) -> N
         read_log(file_of(START, {**START, "seq": 1}, bad, late))
     if "turn/end" not in bad:
         assert read_log(file_of(START, bad, {**START, "seq": 9})).events == [START]
+
+
+def test_damage_is_told_by_the_line_of_the_file() -> None:
+    late = {**END, "seq": 7}
+    for bad, message in (
+        ("{oops", "line 3 cannot be read: Expecting property name"),
+        ("", "line 3 cannot be read: Expecting value at column 1"),
+        (json.dumps({**START, "seq": 4}), "line 3 has seq 4, expected 1"),
+        ("null", "line 3 is null"),
+    ):
+        with pytest.raises(CorruptLogError, match=message):
+            read_log(file_of(START, bad, late))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"\xef\xbb\xbf" + file_of(START), "byte order mark"),
+        (file_of(START).decode().encode("utf-16"), "UTF-16"),
+        (gzip.compress(file_of(START)), "gzip: unpack it"),
+        (lzma.compress(file_of(START)), "xz: unpack it"),
+    ],
+)
+def test_a_file_that_is_no_plain_text_is_told_as_what_it_is(content: bytes, message: str) -> None:
+    with pytest.raises(CorruptLogError, match=message):
+        read_log(content)
+
+
+def test_lines_may_end_as_on_windows() -> None:
+    content = file_of(START, END).replace(b"\n", b"\r\n")
+    assert read_log(content).events == [START, END]
 
 
 def test_a_null_line_is_corruption_wherever_it_stands() -> None:
