@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from surfacelog.projections.closers import OpenCall, OpenTurn, advance_turn
 from surfacelog.projections.messages import message_of, tool_call_blocks
 from surfacelog.schemas.errors import AdmissionError
-from surfacelog.schemas.json_text import dumps, js_dumps, loads
+from surfacelog.schemas.json_text import dumps, js_dumps, loads, text_or_json
 from surfacelog.schemas.json_value import (
     list_member,
     member,
@@ -104,7 +104,7 @@ class AgentLoop:
 
     def _overlooked(self) -> Iterator[str]:
         assert self._opened is not None  # only asked then
-        known = Counter(str(call.call_id) for call in self._opened.calls.values())
+        known = Counter(text_or_json(call.call_id) for call in self._opened.calls.values())
         return (Counter(self.unanswered if self.is_live else ()) - known).elements()
 
     def check(self, event: JsonObject) -> None:
@@ -249,7 +249,7 @@ class AgentLoop:
     def _add_blocks(self, event: JsonObject, _seq: int) -> None:
         if event.get("surfaceOp") == "append" and self.turn is not None:
             self.unanswered += [
-                str(block.get("id")) for block in tool_call_blocks(message_of(event))
+                text_or_json(block.get("id")) for block in tool_call_blocks(message_of(event))
             ]
 
     def _add_call(self, event: JsonObject, seq: int) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from surfacelog.schemas.errors import CorruptLogError
-from surfacelog.schemas.json_text import js_dumps
+from surfacelog.schemas.json_text import js_dumps, text_or_json
 from surfacelog.schemas.json_value import member, text_member
 from surfacelog.schemas.utf16 import join_pairs
 
@@ -65,7 +65,7 @@ class BlockAssembler:
         elif isinstance(kind, str) and kind in _DELTA_KINDS:
             self._extend(chunk, _DELTA_KINDS[kind])
         else:
-            raise CorruptLogError(f"unknown stream chunk type {kind!r}")
+            raise CorruptLogError(f"unknown stream chunk type {text_or_json(kind)[:40]}")
 
     def blocks(self) -> list[JsonObject]:
         """Return the blocks so far; without tool calls when max-tokens cut the stream short.
@@ -80,7 +80,7 @@ class BlockAssembler:
 
     def _block(self, chunk: JsonValue, kind: JsonValue) -> _OpenBlock:
         index = member(chunk, "index")
-        return self._blocks.setdefault(js_dumps(index), _OpenBlock(str(kind), index))
+        return self._blocks.setdefault(js_dumps(index), _OpenBlock(text_or_json(kind), index))
 
     def _close(self, chunk: JsonValue) -> None:
         final = member(chunk, "block")
@@ -109,8 +109,9 @@ def _assembled(block: _OpenBlock) -> JsonObject:
     if block.closed is not None:
         return block.closed
     if block.kind == "tool-call":
-        index = block.index if isinstance(block.index, str) else js_dumps(block.index)
-        call_id = f"call-{index}" if block.call_id is None else block.call_id
+        call_id = block.call_id
+        if call_id is None:
+            call_id = f"call-{text_or_json(block.index)}"
         arguments = join_pairs("".join(block.arguments))
         return {"type": "tool-call", "id": call_id, "name": block.name, "arguments": arguments}
     if block.kind in ("text", "reasoning"):

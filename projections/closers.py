@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from surfacelog.projections.messages import tool_call_blocks
 from surfacelog.schemas.errors import CorruptLogError
-from surfacelog.schemas.json_text import js_dumps
+from surfacelog.schemas.json_text import js_dumps, text_or_json
 from surfacelog.schemas.json_value import is_number, is_safe_integer, member
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def _error_result(turn: OpenTurn, call: OpenCall, seq: float, time: JsonValue) -
     block: JsonObject = {"type": "tool-result", "toolCallId": call.call_id, "isError": True}
     block["content"] = [{"type": "text", "text": text}]
     message: JsonObject = {
-        "id": f"interrupted-tool-result-{call.call_id}-{seq}",
+        "id": f"interrupted-tool-result-{text_or_json(call.call_id)}-{seq}",
         "role": "user",
         "source": {"kind": "tool", "callId": call.call_id},
         "content": [block],

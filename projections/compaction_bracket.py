@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from surfacelog.projections.snapshot_columns import DIGEST_BYTES, pack_digests, unpack_digests
 from surfacelog.schemas.errors import AdmissionError
 from surfacelog.schemas.json_equal import same_json
+from surfacelog.schemas.json_text import text_or_json
 from surfacelog.schemas.json_value import (
     is_count,
     list_member,
@@ -132,7 +133,7 @@ class Brackets:
 
 def _started(data: JsonValue, writer_id: str) -> Bracket:
     return Bracket(
-        str(member(data, "compactionId")),
+        text_or_json(member(data, "compactionId")),
         text_member(data, "sourceCommandId"),
         whole_member(data, "turn"),
         writer_id,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from surfacelog.projections.invariants import InvariantError, check_trace, data_of, names
 from surfacelog.schemas.json_equal import same_json
+from surfacelog.schemas.json_text import js_dumps
 from surfacelog.schemas.json_value import is_count, list_member, member
 
 if TYPE_CHECKING:
@@ -103,7 +104,9 @@ class CompactionTrace:
         bracket = self._matching(data, "compaction/end")
         same_owner = names(data, "turn", bracket.turn) if bracket.turn_named else "turn" not in data
         if not same_owner:
-            raise InvariantError(f"compaction/end has another owner than turn {bracket.turn}")
+            raise InvariantError(
+                f"compaction/end has another owner than turn {js_dumps(bracket.turn)[:40]}"
+            )
         self._check_owner(bracket.turn, bracket.turn_named)
         if "error" not in data and not bracket.summarized:
             raise InvariantError("a compaction that did not fail has a summary")
@@ -139,9 +142,12 @@ class CompactionTrace:
         """A numbered bracket stands in its turn, one that names null stands between turns."""
         owner_is_null = named and turn is None
         if owner_is_null and self._turn is not None:
-            raise InvariantError(f"a standalone compaction inside turn {self._turn}")
+            raise InvariantError(f"a standalone compaction inside turn {js_dumps(self._turn)[:40]}")
         if not owner_is_null and (self._turn is None or not same_json(turn, self._turn)):
-            raise InvariantError(f"a compaction of turn {turn}; the open turn is {self._turn}")
+            raise InvariantError(
+                f"a compaction of turn {js_dumps(turn)[:40]}; the open turn is"
+                f" {js_dumps(self._turn)[:40]}"
+            )
 
 
 def _identity(data: JsonObject, what: str) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from surfacelog.projections.messages import message_of
 from surfacelog.schemas.errors import CorruptLogError
+from surfacelog.schemas.json_text import text_or_json
 from surfacelog.schemas.json_value import member
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def _join(parts: Iterable[JsonValue]) -> str:
     texts: list[str] = []
     for part in parts:
         if not isinstance(part, str):
-            raise CorruptLogError(f"{part!r} stands where a text should")
+            raise CorruptLogError(f"{text_or_json(part)[:40]} stands where a text should")
         texts.append(part.strip(_BLANKS))
     return "\n".join(text for text in texts if text)
 

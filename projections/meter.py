@@ -10,7 +10,7 @@ a replacement shadowed. Its state is small and goes in and out of JSON.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from sys import float_info
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -59,6 +59,10 @@ class _Anchor:
     header: str
     surface: int
     usage: list[Any] | None
+
+    def to_json(self) -> JsonObject:
+        """Return the fields by name; the usage may be of any depth, `asdict` would recurse."""
+        return {"header": self.header, "surface": self.surface, "usage": self.usage}
 
 
 class Meter:
@@ -113,7 +117,7 @@ class Meter:
             "tools_listed": self._tools_listed,
             "place": self._place,
             "surface_at_step": self._surface_at_step,
-            "anchor": None if self._anchor is None else asdict(self._anchor),
+            "anchor": None if self._anchor is None else self._anchor.to_json(),
             "stream": self._stream.to_json(),
             "refusal": self._refusal,
         }

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from surfacelog.projections.tokens import OVERHEAD, blocks_price, is_priceable, length_price
 from surfacelog.schemas.errors import CorruptLogError
-from surfacelog.schemas.json_text import js_dumps
+from surfacelog.schemas.json_text import js_dumps, text_or_json
 from surfacelog.schemas.json_value import member, text_member
 from surfacelog.schemas.utf16 import utf16_length
 
@@ -122,12 +122,12 @@ def _run_of(seq: int, place: str, chunk: JsonValue) -> _Run:
         name = utf16_length(text_member(chunk, "name") or "")
         return _Run(seq, place, "delta", index, _KINDS[kind], name, [utf16_length(text)])
     if kind == "block-start":
-        return _Run(seq, place, "start", index, str(member(chunk, "blockType")), 0, [0])
+        return _Run(seq, place, "start", index, text_or_json(member(chunk, "blockType")), 0, [0])
     if kind == "block-end":
         block = member(chunk, "block")
         # -1 marks a block that has no price; it is an error only where it is cited.
         price = blocks_price([block]) if is_priceable([block]) else -1
-        return _Run(seq, place, "end", index, str(member(block, "type")), 0, [price])
+        return _Run(seq, place, "end", index, text_or_json(member(block, "type")), 0, [price])
     if kind == "finish":
         cut_short = member(member(chunk, "reason"), "kind") == "max-tokens"
         return _Run(seq, place, "finish", "", "", 0, [int(cut_short)])

@@ -22,6 +22,7 @@ from surfacelog.projections.tokens import (
 )
 from surfacelog.schemas.errors import CorruptLogError
 from surfacelog.schemas.json_equal import same_json
+from surfacelog.schemas.json_text import js_dumps
 from surfacelog.schemas.json_value import is_count, is_number, member, object_member
 from surfacelog.schemas.surface_form import is_surface_type
 
@@ -111,9 +112,7 @@ class SurfacePrice:
         if not same_json(member(op, "start"), claim.start) or not same_json(
             member(op, "end"), claim.end
         ):
-            raise CorruptLogError(
-                f"the price logged for {claim.start}..{claim.end} is not of the span replaced"
-            )
+            raise CorruptLogError("the price that was logged is not of the span replaced")
         return price - claim.tokens
 
 
@@ -160,7 +159,7 @@ class ContextPressure:
             view["projectedTokens"] = max(self.pressure + self.surface.tokens - self.sampled, 0)
         view |= self.window
         if not all(map(is_count, view.values())) or view.get("contextWindow") == 0:
-            raise CorruptLogError(f"the context pressure is {view}")
+            raise CorruptLogError(f"the context pressure is {js_dumps(view)[:200]}")
         return view
 
 

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeGuard
 
 from surfacelog.schemas.citations import resolve_citations
+from surfacelog.schemas.json_value import text_member
 from surfacelog.schemas.records import ChunkKind, ChunkRun, Item
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def _plain_delta(event: JsonObject) -> _Delta | None:
     chunk, turn, step = data.get("chunk"), data.get("turn"), data.get("step")
     if list(data) != _DATA_KEYS or not isinstance(chunk, dict):
         return None
-    kind, index = _KINDS.get(str(chunk.get("type"))), chunk.get("index")
+    kind, index = _KINDS.get(text_member(chunk, "type") or ""), chunk.get("index")
     texts = _texts(chunk, kind)
     if kind is None or texts is None:
         return None

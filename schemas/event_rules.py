@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from surfacelog.schemas.errors import AdmissionError, UnsupportedLogError
 from surfacelog.schemas.event_types import KNOWN_TYPES
+from surfacelog.schemas.json_text import text_or_json
 from surfacelog.schemas.json_value import is_count, is_safe_integer, member
 from surfacelog.schemas.surface_form import replaced_range
 
@@ -89,10 +90,11 @@ def require_known_types(events: list[JsonObject]) -> None:
         kind = event.get("type")
         known = isinstance(kind, str) and kind in KNOWN_TYPES
         if not known and event.get("ignorable") is not True:
+            named = text_or_json(kind)[:80]
             raise UnsupportedLogError(
-                f"event type {event.get('type')!r} at seq {event.get('seq')} is unknown and not"
-                " marked ignorable: a newer writer made this log, upgrade to read it",
-                type=event.get("type"),
+                f"event type {named!r} at seq {event.get('seq')} is unknown and not marked"
+                " ignorable: a newer writer made this log, upgrade to read it",
+                type=named,
                 seq=event.get("seq"),
             )
 

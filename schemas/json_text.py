@@ -74,6 +74,12 @@ def js_dumps(value: JsonValue) -> str:
         raise JsonTextError(f"not lossless JSON: {error}") from error
 
 
+def text_or_json(value: JsonValue) -> str:
+    """Return a text as it is, any other value as JSON text: a name for what may be of any depth,
+    where Python's own `str` and `repr` would recurse."""
+    return value if isinstance(value, str) else js_dumps(value)
+
+
 def replace_lone_surrogates(value: JsonValue) -> tuple[JsonValue, int]:
     """Return the value with U+FFFD for every lone surrogate, keys included, and their number.
 

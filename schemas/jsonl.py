@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from surfacelog.schemas.chunk_rows import pack_rows, unpack_row
 from surfacelog.schemas.errors import CorruptLogError
 from surfacelog.schemas.json_lenient import lenient_loads
-from surfacelog.schemas.json_text import dumps
+from surfacelog.schemas.json_text import dumps, text_or_json
 from surfacelog.schemas.json_value import is_count, member
 from surfacelog.schemas.session_header import MEMBERS, check_version
 
@@ -155,8 +155,8 @@ def _parse_line(
     if damage is None:
         for offset, event in enumerate(events):
             if isinstance(event.get("seq"), bool) or event.get("seq") != next_seq + offset:
-                found = member(event, "seq")
+                found = text_or_json(member(event, "seq"))[:40]
                 return events, CorruptLogError(
-                    f"line {number} has seq {found!r}, expected {next_seq + offset}"
+                    f"line {number} has seq {found}, expected {next_seq + offset}"
                 )
     return events, None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from surfacelog.schemas.errors import CorruptLogError, UnsupportedLogError
+from surfacelog.schemas.json_text import text_or_json
 from surfacelog.schemas.json_value import is_count, member
 
 if TYPE_CHECKING:
@@ -53,8 +54,8 @@ def check_known_version(header: JsonValue) -> None:
     version = member(header, "version")
     if isinstance(version, bool) or version != FORMAT_VERSION:
         raise UnsupportedLogError(
-            f"the log has format version {version!r}, this reader knows {FORMAT_VERSION}: there is"
-            " no upgrade path",
+            f"the log has format version {text_or_json(version)[:40]}, this reader knows"
+            f" {FORMAT_VERSION}: there is no upgrade path",
             version=version,
         )
 

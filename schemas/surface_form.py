@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from surfacelog.schemas.errors import AdmissionError
 from surfacelog.schemas.event_types import SURFACE_TYPES
+from surfacelog.schemas.json_text import text_or_json
 from surfacelog.schemas.json_value import MAX_SAFE_INTEGER, is_count
 from surfacelog.schemas.records import SeqRange
 
@@ -28,9 +29,10 @@ def replaced_range(event: JsonObject) -> SeqRange | None:
     """
     if not is_surface_type(event.get("type")):
         if "surfaceOp" in event or "sourceEventSeqs" in event:
+            kind = text_or_json(event.get("type"))[:80]
             raise AdmissionError(
                 "surface.op",
-                f"{event.get('type')!r} is log-only: it carries no surfaceOp or sourceEventSeqs",
+                f"{kind!r} is log-only: it carries no surfaceOp or sourceEventSeqs",
             )
         return None
     op = event.get("surfaceOp")
