@@ -66,8 +66,8 @@ def read_recording(content: bytes, session_id: str | None = None) -> RecordedLog
     warnings = []
     normal = _Normalizer()
     header = normal.header(stored.header)
-    if stored.dropped_bytes:
-        warnings.append(f"torn tail: the last {stored.dropped_bytes} bytes were dropped")
+    if stored.left_out is not None:
+        warnings.append(stored.left_out)
     if "delegationDepth" not in _raw_header(content):
         warnings.append("the header lacks delegationDepth: taken as 0")
     wanted = _session_id(header, session_id)

@@ -40,13 +40,22 @@ class StoredLog:
     """What a file holds: the session header, the events unpacked, and how far it is sound.
 
     `committed_bytes` is the length of the sound part; `dropped_bytes` what follows it and was
-    left out: a torn line, or lines after a bad one that no complete turn/end follows.
+    left out: a torn line, or a bad one (`damage` says which and why) and all that follows it.
     """
 
     header: JsonObject
     events: list[JsonObject]
     committed_bytes: int
     dropped_bytes: int
+    damage: str | None = None
+
+    @property
+    def left_out(self) -> str | None:
+        """What was left out, in words; None when nothing was."""
+        if not self.dropped_bytes:
+            return None
+        why = "" if self.damage is None else f", because {self.damage}"
+        return f"torn tail: the last {self.dropped_bytes} bytes were dropped{why}"
 
 
 def read_log(content: bytes, *, default_depth: bool = False) -> StoredLog:
@@ -73,7 +82,8 @@ def read_log(content: bytes, *, default_depth: bool = False) -> StoredLog:
         damage = damage or problem
         if any(record.get("type") == "turn/end" for record in records):
             raise damage  # type: ignore[misc]  # one of the two is set
-    return StoredLog(header, events, sound, len(content) - sound)
+    why = None if damage is None else damage.message
+    return StoredLog(header, events, sound, len(content) - sound, why)
 
 
 def parse_header(line: bytes, *, default_depth: bool = False) -> JsonObject:

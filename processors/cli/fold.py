@@ -37,8 +37,8 @@ def fold(
     session_id = str(stored.header["id"])
     events = upgrade_events(stored.events, session_id)
     require_known_types(events)
-    if stored.dropped_bytes:
-        STDERR.print(f"{file}: {stored.dropped_bytes} bytes of a torn tail are left out")
+    if stored.left_out is not None:
+        STDERR.print(f"{file}: {stored.left_out}", markup=False)
     _check_numbers(events)
     folded = fold_log(events)
     if as_json:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace as replace_fields
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.logs import Log, call_block, replace, text_block
 
+from surfacelog.producers.recorded_log import plan_appends, read_recording
+from surfacelog.projections.admission import Admitted, admit
+from surfacelog.projections.admission_open import repairs
 from surfacelog.projections.assembly import BlockAssembler
 from surfacelog.projections.closers import crash_closers
 from surfacelog.projections.compaction_range import compactable_range
@@ -16,12 +20,17 @@ from surfacelog.projections.messages import derived_message
 from surfacelog.projections.meter import Meter
 from surfacelog.projections.pairing import balanced_cuts, is_balanced, pairing_delta
 from surfacelog.projections.pruner import MARKER, PrunePolicy, prune_blocks, text_length
+from surfacelog.projections.session_state import SessionState
 from surfacelog.projections.surface import SurfaceFold
 from surfacelog.projections.token_views import ContextBreakdown
 from surfacelog.projections.tokens import message_price
 from surfacelog.projections.transcript import transcript
 from surfacelog.schemas.chunk_rows import pack_rows, unpack_row
+from surfacelog.schemas.chunk_runs import unpack_items
 from surfacelog.schemas.jsonl import event_lines, header_line, read_log
+
+if TYPE_CHECKING:
+    from surfacelog.schemas.event_types import Role
 
 # Sessions are large examples: a few of them, without a limit on time, find as much.
 few = settings(max_examples=25, deadline=None)
@@ -234,6 +243,32 @@ def test_a_pruned_result_fits_and_keeps_both_ends(parts: list[Any], ends: int) -
 def test_rows_are_the_events_they_pack(events: list[Any]) -> None:
     packed = list(pack_rows(events))
     assert [event for record in packed for event in unpack_row(record)] == events
+
+
+@few
+@given(sessions(), st.booleans())
+def test_what_is_imported_is_exported_and_stands_as_the_folds_say(
+    events: list[Any], packed: bool
+) -> None:
+    content = header_line(HEADER).encode() + "".join(event_lines(events, packed=packed)).encode()
+    log = read_recording(content)
+    state = SessionState.new("s")
+    written: list[Any] = []
+    for request in plan_appends(log):
+        roles: frozenset[Role] = frozenset({"importer"})
+        decision = admit(state if written else None, request, bytes(8), topic_role_set=roles, now=0)
+        assert isinstance(decision, Admitted)
+        state.apply(replace_fields(decision.batch, chain=bytes(16)))
+        written += unpack_items(decision.batch.items, decision.batch.first_seq)
+    assert written == events
+    folded = fold_log(events)
+    nodes = state.surface.nodes
+    assert tuple((node.seq, node.price, node.delta) for node in nodes) == tuple(
+        zip(folded.nodes, folded.prices, folded.deltas, strict=True)
+    )
+    closers = [{**event, "seq": seq} for seq, event in enumerate(repairs(state), len(events))]
+    expected: list[Any] = crash_closers(events)
+    assert closers[: len(expected)] == expected
 
 
 @few

@@ -39,6 +39,11 @@ def test_a_torn_last_line_is_dropped_and_counted() -> None:
     stored = read_log(whole + b'{"type":"turn/e')
     assert stored.events == [START]
     assert (stored.committed_bytes, stored.dropped_bytes) == (len(whole), 15)
+    assert stored.left_out == "torn tail: the last 15 bytes were dropped"
+    stored = read_log(file_of(START, {**START, "seq": 5}))
+    assert stored.left_out is not None
+    assert stored.left_out.endswith("dropped, because line 3 has seq 5, expected 1")
+    assert read_log(whole).left_out is None
 
 
 @pytest.mark.parametrize("bad", ["garbage", "", '{"type":"text-chunks"}', json.dumps(END)])
