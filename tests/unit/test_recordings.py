@@ -85,8 +85,13 @@ def test_the_command_line_prints_the_fold(
         "session", "events", "nodes", "replacements", "messages", "header", "context", "tokens",
         "node_tokens",
     }  # fmt: skip
+    assert printed["events"] == expected["events"]
     assert printed["nodes"] == expected["surface"]
+    assert printed["replacements"] == expected["replacements"]
     assert short_sha(printed["messages"]) == expected["messages_sha"]
+    assert short_sha(printed["header"]) == expected["request_header_sha"]
+    assert printed["context"] == expected["request_context"]
+    assert printed["node_tokens"] == expected["node_tokens"]
     assert printed["tokens"]["total"] == expected["total_tokens"]
     assert ("reason" in printed["tokens"]) == (expected["total_tokens"] is None)
 

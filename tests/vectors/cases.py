@@ -44,6 +44,6 @@ def read_cases(path: Path) -> Iterator[Case]:
     """Yield the cases of a file."""
     opener = lzma.open if path.suffix == ".xz" else open
     with opener(path, "rt", encoding="utf-8") as lines:
-        for line in lines:
+        for line in filter(str.strip, lines):
             parsed: Any = lenient_loads(line)
             yield Case(parsed["case"], parsed["answer"])

@@ -61,5 +61,12 @@ def test_numbers_are_compared_as_javascript_has_them(expected: object, actual: o
     assert difference(expected, actual) is None
 
 
+def test_a_file_may_be_plain_and_have_blank_lines(tmp_path: Path) -> None:
+    one = '{"case": {"id": "one", "events": []}, "answer": {"id": "one", "closers": []}}'
+    (tmp_path / "cases.jsonl").write_text(f"\n{one}\n\n{one}")
+    assert main([str(tmp_path / "cases.jsonl")]) == 0
+    assert len(list(read_cases(tmp_path / "cases.jsonl"))) == 2
+
+
 def test_a_missing_file_is_a_usage_error(tmp_path: Path) -> None:
     assert main([str(tmp_path / "none.xz")]) == 2
