@@ -1,8 +1,8 @@
-"""`surfacelog compactions`: the conservation receipts of a session (DESIGN 7)."""
+"""`surfacelog compactions`: what became of every compaction of a session (DESIGN 7)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -14,27 +14,54 @@ from surfacelog.schemas.json_value import member
 if TYPE_CHECKING:
     from surfacelog.schemas.json_value import JsonObject, JsonValue
 
-_FIGURES = ("trigger", "shadowedCount", "tokensBefore", "tokensAfter", "tailCount")
+COLUMNS: Final = (
+    "seq",
+    "outcome",
+    "trigger",
+    "shadowed",
+    "before",
+    "after",
+    "tail",
+    "unchanged",
+    "by, or why not",
+)
+_FIGURES: Final = ("trigger", "shadowedCount", "tokensBefore", "tokensAfter", "tailCount")
 
 
 def compactions(
     session: Annotated[str, typer.Argument(help="The session's id.")],
     as_json: JsonOption = False,
 ) -> None:
-    """List what every compaction shadowed, what it gained, and that the tail stayed as it was."""
-    receipts = [event for event in whole_log(session) if event["type"] == COMPACTION_RECEIPT]
+    """List what every compaction shadowed, what it gained, and that the tail stayed as it was.
+
+    An attempt that failed is listed with its class, and why.
+    """
+    ended = [event for event in whole_log(session) if _is_receipt(event) or _is_failure(event)]
     if not as_json:
-        columns = ("seq", "trigger", "shadowed", "before", "after", "tail", "unchanged", "by")
-        print_table(columns, map(_row, receipts))
+        print_table(COLUMNS, map(_row, ended))
         return
-    for event in receipts:
+    for event in ended:
         place: JsonObject = {"session": session, "seq": event["seq"], "time": event["time"]}
-        print_json({**place, "receipt": event["data"]})
+        receipt, failure = event["data"], None
+        if _is_failure(event):
+            receipt, failure = failure, receipt
+        print_json({**place, "receipt": receipt, "failure": failure})
+
+
+def _is_receipt(event: JsonObject) -> bool:
+    return event["type"] == COMPACTION_RECEIPT
+
+
+def _is_failure(event: JsonObject) -> bool:
+    return event["type"] == "compaction/end" and member(event["data"], "error") is not None
 
 
 def _row(event: JsonObject) -> tuple[JsonValue, ...]:
     data = event["data"]
+    if _is_failure(event):
+        failure = f"failed ({member(data, 'errorClass') or 'no class'})"
+        return (event["seq"], failure, *["-"] * (len(_FIGURES) + 1), member(data, "error"))
     figures = (member(data, name) for name in _FIGURES)
     unchanged = member(data, "tailDigestBefore") == member(data, "tailDigestAfter")
     by = f"{member(data, 'provider')}/{member(data, 'model')}"
-    return (event["seq"], *figures, "yes" if unchanged else "NO", by)
+    return (event["seq"], "landed", *figures, "yes" if unchanged else "NO", by)

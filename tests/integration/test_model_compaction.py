@@ -128,7 +128,9 @@ async def check_records(stack: Stack, server: ChatServer) -> None:
 
 async def check_commands(stack: Stack, first: CompactionOutcome, second: CompactionOutcome) -> None:
     receipts = await surfacelog(stack.settings, "compactions", "s")
-    data = [one["receipt"] for one in receipts]
+    (failed,) = (one["failure"] for one in receipts if one["receipt"] is None)
+    assert member(failed, "errorClass") == "summary"
+    data = [one["receipt"] for one in receipts if one["failure"] is None]
     ids = [first.compaction_id, second.compaction_id]
     assert [member(receipt, "compactionId") for receipt in data] == ids
     assert [member(receipt, "attempts") for receipt in data] == [2, 1]
@@ -147,7 +149,8 @@ async def check_commands(stack: Stack, first: CompactionOutcome, second: Compact
     (log_only,) = await surfacelog(stack.settings, "trace", "s", "0")
     assert (log_only["type"], log_only["standing"]) == ("turn/start", "log-only")
     readable = await run(stack.settings, "compactions", "s")
-    assert readable.stdout.count("\tyes\t") == 2
+    assert readable.stdout.count("\tlanded\t") == readable.stdout.count("\tyes\t") == 2
+    assert readable.stdout.count("\tfailed (summary)\t") == 1
     missing = await run(stack.settings, "trace", "s", "9999", "--json")
     assert missing.returncode == 1
     assert json.loads(missing.stderr.splitlines()[-1])["error"]["code"] == "not_found"
