@@ -76,12 +76,15 @@ class CompactionClient:
         await self.send(request)
         return request
 
-    async def send(self, *requests: CompactionRequest) -> None:
-        """Put requests on the topic; the same id twice is one request. Raises ServiceError."""
+    async def send(self, *requests: CompactionRequest) -> list[int]:
+        """Put requests on the topic; return their offsets there.
+
+        The same id twice is one request. Raises ServiceError.
+        """
         delivered = [self._produce(request) for request in requests]
         while not all(one.done() for one in delivered):
             await asyncio.to_thread(self._producer.poll, POLL_SECONDS)
-        await asyncio.gather(*delivered)
+        return await asyncio.gather(*delivered)
 
     async def outcome(self, request: CompactionRequest, seconds: float) -> CompactionOutcome:
         """Return what became of a request, however often Redis is away meanwhile.
@@ -107,12 +110,12 @@ class CompactionClient:
             )
         return replace(outcome, asked_generation=request.generation)
 
-    def _produce(self, request: CompactionRequest) -> asyncio.Future[None]:
+    def _produce(self, request: CompactionRequest) -> asyncio.Future[int]:
         loop = asyncio.get_running_loop()
-        delivered: asyncio.Future[None] = loop.create_future()
+        delivered: asyncio.Future[int] = loop.create_future()
 
-        def on_delivery(error: KafkaError | None, _message: Message) -> None:
-            loop.call_soon_threadsafe(_settle, delivered, error)
+        def on_delivery(error: KafkaError | None, message: Message) -> None:
+            loop.call_soon_threadsafe(_settle, delivered, error, message.offset())
 
         payload = self._codec.encode_compaction(request)
         self._producer.produce(
@@ -121,10 +124,11 @@ class CompactionClient:
         return delivered
 
 
-def _settle(delivered: asyncio.Future[None], error: KafkaError | None) -> None:
+def _settle(delivered: asyncio.Future[int], error: KafkaError | None, offset: int | None) -> None:
     if delivered.done():
         return
-    if error is None:
-        delivered.set_result(None)
+    if error is None and offset is not None:
+        delivered.set_result(offset)
     else:
-        delivered.set_exception(ServiceError(f"the request did not reach Kafka: {error.str()}"))
+        why = "no offset" if error is None else error.str()
+        delivered.set_exception(ServiceError(f"the request did not reach Kafka: {why}"))

@@ -178,9 +178,15 @@ class Later(NamedTuple):
 
 
 class Pending(NamedTuple):
-    """It was asked for, and the log does not say what became of it. Is there an outcome?"""
+    """It was asked for, and the log does not say what became of it. Is there an outcome?
+
+    An outcome may be lost: a request that is `overdue` is over as well when the compactors are
+    done with it. One that is not is to be looked at again at `again`, in ms.
+    """
 
     request_id: str
+    overdue: bool
+    again: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,24 +203,34 @@ class PressureTrigger:
         asked: Asked | None,
         now: int,
         *,
-        has_outcome: bool = False,
+        is_over: bool = False,
     ) -> Asked | Later | Pending | None:
         """Return what to ask for at `now` (ms), when to look again, or None.
 
-        `asked` is what was asked for last, and `has_outcome` that its outcome is known. Raises
+        `asked` is what was asked for last, and `is_over` that nobody works on it any more. Raises
         PolicyError when the policy leaves no room in the model's window.
         """
         if not self._is_pressed(facts, load):
             return None
         last = asked if asked and asked.attempt.generation == load.generation else None
-        unlogged = 0 if last is None else last.unlogged + has_outcome
+        unlogged = 0 if last is None else last.unlogged + is_over
         attempt = Attempt(load.generation, facts.concluded + unlogged)
         if last is not None and attempt == last.attempt:
-            return Pending(attempt.request_id)
+            return self._pending(last, now)
         due = facts.failed_at + backoff_ms(self.backoff_seconds, facts.failures)
-        if last is not None and has_outcome:
+        if last is not None and is_over:
             due = max(due, last.at + backoff_ms(self.backoff_seconds, unlogged))
         return Later(due) if now < due else Asked(attempt, now, unlogged)
+
+    def overdue_at(self, asked: Asked) -> int:
+        """Return when what was asked for should have an outcome, in ms."""
+        return asked.at + backoff_ms(self.backoff_seconds, asked.unlogged + 1)
+
+    def _pending(self, asked: Asked, now: int) -> Pending:
+        """Looked at again after twice the time, so that a long queue costs few looks."""
+        due = self.overdue_at(asked)
+        waited = min(now - asked.at, int(LONGEST_BACKOFF_SECONDS * 1000))
+        return Pending(asked.attempt.request_id, now >= due, due if now < due else now + waited)
 
     def _is_pressed(self, facts: PressureFacts, load: Load) -> bool:
         if load.busy or load.total is None or facts.window is None or not self.policies.automatic:

@@ -61,6 +61,11 @@ class Topics:
         return f"{self.namespace}.compactions"
 
     @property
+    def compactors(self) -> str:
+        """The consumer group of the compactors: its offsets say which requests are over."""
+        return f"{self.namespace}.compactor"
+
+    @property
     def requests(self) -> tuple[str, str, str]:
         """The three request topics, in the order in which a sequencer subscribes to them."""
         return (self.appends, self.inbox, self.control)

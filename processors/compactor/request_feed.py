@@ -129,7 +129,7 @@ def _assigned(_consumer: Consumer, partitions: list[TopicPartition]) -> None:
 def _config(settings: Settings) -> dict[str, str | int | bool]:
     return {
         "bootstrap.servers": settings.kafka,
-        "group.id": f"{settings.namespace}.compactor",
+        "group.id": settings.topics.compactors,
         "enable.auto.commit": False,
         "auto.offset.reset": "earliest",
         # A killed worker's requests go to another one after this time.

@@ -21,7 +21,7 @@ from surfacelog.schemas.errors import ServiceError
 from surfacelog.schemas.records import CompactionRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from tenacity import RetryCallState
 
@@ -64,15 +64,22 @@ class PressureWatch:
         When that is stands in Redis by then. Waits for Kafka and Redis as long as it takes.
         """
         now = now_ms()
+        views = await self._applier.views(partition, session_ids)
+        decided = [(view, self._decide(view, now)) for view in views]
+        over = await self._over(
+            partition, {v.session_id: d for v, d in decided if isinstance(d, Pending)}
+        )
         later: dict[str, int] = {}
         due: list[tuple[SessionView, Asked]] = []
-        for view in await self._applier.views(partition, session_ids):
-            decision = self._decide(view, now)
-            if isinstance(decision, Pending) and await self._has_outcome(view, decision):
-                decision = self._decide(view, now, has_outcome=True)
+        for view, first in decided:
+            is_over = view.session_id in over
+            decision = self._decide(view, now, is_over=True) if is_over else first
             if isinstance(decision, Later):
                 later[view.session_id] = decision.at
-            elif isinstance(decision, Asked):
+            elif isinstance(decision, Pending):
+                later[view.session_id] = decision.again
+            elif decision is not None:
+                later[view.session_id] = self._trigger.overdue_at(decision)
                 due.append((view, decision))
         if due:
             await self._ask(partition, due)
@@ -96,20 +103,31 @@ class PressureWatch:
         self._asked.forget(partition)
 
     def _decide(
-        self, view: SessionView, now: int, *, has_outcome: bool = False
+        self, view: SessionView, now: int, *, is_over: bool = False
     ) -> Asked | Later | Pending | None:
         try:
             return self._trigger.decide(
-                view.pressure, view.load(), view.asked, now, has_outcome=has_outcome
+                view.pressure, view.load(), view.asked, now, is_over=is_over
             )
         except PolicyError as error:
             _log.warning("pressure not decided", session=view.session_id, error=error.message)
             return None
 
-    async def _has_outcome(self, view: SessionView, pending: Pending) -> bool:
-        key = self._store.keys.outcome(view.session_id, pending.request_id)
-        (found,) = await self._redis.run([("EXISTS", key)])
-        return bool(found)
+    async def _over(self, partition: int, pending: Mapping[str, Pending]) -> set[str]:
+        """Return the sessions whose request has an outcome, or had one that is lost."""
+        keys = self._store.keys
+        found = await self._redis.run(
+            [("EXISTS", keys.outcome(session, one.request_id)) for session, one in pending.items()]
+        )
+        over = {session for session, there in zip(pending, found, strict=True) if there}
+        overdue = {(s, p.request_id) for s, p in pending.items() if p.overdue and s not in over}
+        if not overdue:
+            return over
+        try:
+            return over | {session for session, _ in await self._asked.over(partition, overdue)}
+        except ServiceError as error:
+            _log.warning("compactors' progress not known", reason=error.message)
+            return over
 
     async def _ask(self, partition: int, due: list[tuple[SessionView, Asked]]) -> None:
         retrying = AsyncRetrying(
@@ -129,8 +147,8 @@ class PressureWatch:
             for view, asked in due
             if (view.session_id, asked.attempt.request_id) not in known
         ]
-        await self._client.send(*new)
-        known.update((request.session_id, request.request_id) for request in new)
+        offsets = await self._client.send(*new)
+        known |= {(r.session_id, r.request_id): at for r, at in zip(new, offsets, strict=True)}
         metrics.COMPACTIONS_ASKED.inc(len(new))
         for request in new:
             _log.info("compaction asked", session=request.session_id, request=request.request_id)

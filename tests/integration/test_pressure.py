@@ -274,6 +274,33 @@ async def test_a_session_that_had_room_for_a_while_is_asked_for_again(
         assert ids == ["pressure-0-0", "pressure-0-1"]
 
 
+async def test_a_request_whose_outcome_was_lost_with_redis_is_not_waited_for(
+    settings: Settings, own_redis: PrivateRedis, spawn: Spawner
+) -> None:
+    """Seen to fail: the topic says that it was asked for, so nobody asked ever again."""
+    own = settings.model_copy(update={"redis": own_redis.url})
+    redis = {"SURFACELOG_REDIS": own_redis.url}
+    spawn("sequencer", **redis)
+    projector = spawn("projector", **redis)
+    async with connect(own) as stack:
+        await begin(stack, "forgotten")
+        await fill(stack, "forgotten")
+        await until_asked(stack, 1)
+        assert projector.terminate() == 0
+        # Its own policy leaves this worker no room: the outcome is in no log.
+        unwilling = spawn("compactor", SURFACELOG_COMPACTION_RETAIN_TOKENS=str(WINDOW), **redis)
+        assert "nothing could be compacted" in unwilling.wait_line("request done")
+        assert unwilling.terminate() == 0
+        own_redis.flushall()
+        spawn("projector", SURFACELOG_COMPACTION_BACKOFF_SECONDS="1", **redis)
+        spawn("compactor", **redis)
+        await write_step(stack, "forgotten", 8)
+        await until_events(stack, "forgotten", COMPACTION_RECEIPT, 1)
+
+        ids = [request_id for _, _, request_id in await asked(stack)]
+        assert ids == ["pressure-0-0", "pressure-0-1"]
+
+
 async def test_a_session_that_cannot_shrink_says_so_once_until_something_changes(
     stack: Stack, spawn: Spawner
 ) -> None:

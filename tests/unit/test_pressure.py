@@ -36,6 +36,10 @@ def asked(generation: int, number: int, at: int = NOW, unlogged: int = 0) -> Ask
     return Asked(Attempt(generation, number), at, unlogged)
 
 
+def pending(request_id: str, again: int = NOW + 10_000, *, overdue: bool = False) -> Pending:
+    return Pending(request_id, overdue, again)
+
+
 def test_the_threshold_itself_is_pressure_and_the_id_follows_from_the_log() -> None:
     decision = TRIGGER.decide(FACTS, FULL, None, NOW)
 
@@ -60,7 +64,7 @@ def test_nothing_is_asked_where_nothing_can_be_said(facts: PressureFacts, load: 
 
 
 def test_one_generation_is_asked_for_once_and_the_next_one_again() -> None:
-    assert TRIGGER.decide(FACTS, FULL, asked(3, 0), NOW) == Pending("pressure-3-0")
+    assert TRIGGER.decide(FACTS, FULL, asked(3, 0), NOW) == pending("pressure-3-0")
     assert TRIGGER.decide(FACTS, FULL, asked(2, 0), NOW) == asked(3, 0)
 
 
@@ -71,7 +75,8 @@ def test_a_failure_is_asked_for_again_after_a_pause_that_doubles() -> None:
 
     assert TRIGGER.decide(once, FULL, asked(3, 0), due - 1) == Later(due)
     assert TRIGGER.decide(once, FULL, asked(3, 0), due) == asked(3, 1, due)
-    assert TRIGGER.decide(once, FULL, asked(3, 1), due) == Pending("pressure-3-1")
+    last = asked(3, 1, due)
+    assert TRIGGER.decide(once, FULL, last, due) == pending("pressure-3-1", due + 10_000)
     assert TRIGGER.decide(twice, FULL, asked(3, 1), NOW + 15_000) == Later(NOW + 35_000)
     assert twice.after(end()) == FACTS
     assert [backoff_ms(10, n) for n in (0, 1, 2, 3, 99)] == [0, 10_000, 20_000, 40_000, 600_000]
@@ -81,15 +86,29 @@ def test_an_outcome_that_left_no_trace_in_the_log_is_no_reason_to_give_up() -> N
     due = NOW + 10_000
 
     def decide(before: Asked, now: int) -> object:
-        return TRIGGER.decide(FACTS, FULL, before, now, has_outcome=True)
+        return TRIGGER.decide(FACTS, FULL, before, now, is_over=True)
 
     assert decide(asked(3, 0), due - 1) == Later(due)
     again = asked(3, 1, due, unlogged=1)
     assert decide(asked(3, 0), due) == again
-    assert TRIGGER.decide(FACTS, FULL, again, due) == Pending("pressure-3-1")
+    assert TRIGGER.decide(FACTS, FULL, again, due) == pending("pressure-3-1", due + 20_000)
     assert decide(again, due) == Later(due + 20_000)
     failed = FACTS.after(end(error="no", time=NOW))
     assert TRIGGER.decide(failed, FULL, again, due) == asked(3, 2, due, unlogged=1)
+
+
+def test_a_request_whose_outcome_may_be_lost_is_looked_after_less_and_less_often() -> None:
+    last = asked(3, 0)
+
+    def decide(seconds: int) -> object:
+        return TRIGGER.decide(FACTS, FULL, last, NOW + seconds * 1000)
+
+    assert TRIGGER.overdue_at(last) == NOW + 10_000
+    assert decide(9) == pending("pressure-3-0")
+    for seconds in (10, 20, 600):
+        again = NOW + 2 * seconds * 1000
+        assert decide(seconds) == pending("pressure-3-0", again, overdue=True)
+    assert decide(5000) == pending("pressure-3-0", NOW + 5_600_000, overdue=True)
 
 
 def end(*, error: str | None = None, time: int = NOW) -> JsonObject:

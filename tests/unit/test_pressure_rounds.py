@@ -164,6 +164,26 @@ async def test_a_compaction_that_does_not_get_below_says_so(bench: FullBench) ->
     assert len(bench.no_progress()) == 1
 
 
+async def test_an_agent_that_writes_faster_than_all_rounds_is_told_of(bench: FullBench) -> None:
+    for number in range(1, 8):
+        bench.step(number, LONG)
+    numbers = iter(range(8, 99))
+
+    async def agent_goes_on(_request: SummaryRequest) -> None:
+        for _ in range(7):
+            bench.step(next(numbers), LONG)
+
+    bench.summarizer = Summarizing(agent_goes_on)
+
+    outcome = await bench.relieve()
+
+    assert outcome.status == "compacted"
+    assert ends(bench) == [(None, None)] * 2, "one more round than the policy's retries"
+    (said,) = bench.no_progress()
+    assert member(said["data"], "reason") == "the session is still over its threshold"
+    assert member(said["data"], "generation") == 2 == outcome.generation
+
+
 async def test_a_failure_counts_unless_a_round_has_landed(bench: FullBench) -> None:
     for number in range(1, 8):
         bench.step(number, LONG)
