@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
@@ -61,6 +62,10 @@ class ReceiptStream:
         await retrying(self._read)
 
     async def _read(self) -> None:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            # `wait_for` of Python 3.11, inside redis-py, swallows a cancel that comes as it ends.
+            raise asyncio.CancelledError
         if self._client is None:
             self._client = await connect_redis(self._url)
         streams: dict[Any, Any] = {self._key: self._last}

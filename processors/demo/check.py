@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from dataclasses import dataclass
@@ -52,10 +53,8 @@ class Checker:
         recording's entry in INDEX.json (None: others wrote to the session too, or nothing was
         recorded); `told` are the sections that the model has to see, by plugin.
         """
-        batches = [batch for _, batch in self.log.batches(session)]
-        events = [
-            event for batch in batches for event in unpack_items(batch.items, batch.first_seq)
-        ]
+        batches = await asyncio.to_thread(self._batches, session)
+        events = _events(batches)
         folded = fold_log(events)
         cut = await self.surface.read(session, at_least=len(events) - 1)
         problems = _differs_from_fold(cut, folded)
@@ -70,6 +69,9 @@ class Checker:
             if shown_sections(cut.messages, plugin) != sections:
                 problems.append(f"the model does not see what it has to know of {plugin}")
         return Verdict(session, len(events), tuple(problems))
+
+    def _batches(self, session: str) -> list[EventBatch]:
+        return [batch for _, batch in self.log.batches(session)]
 
 
 def read_answers(recordings: Path) -> dict[str, JsonObject]:

@@ -195,3 +195,21 @@ async def test_a_client_that_closes_says_so_to_who_waits(client: AppendClient) -
     await client.close()
     with pytest.raises(WriterClosedError):
         await opened
+
+
+@pytest.mark.usefixtures("sequencer")
+async def test_a_released_writer_is_followed_no_longer(
+    client: AppendClient, postman: Postman
+) -> None:
+    """Seen to fail: `wait_for` of Python 3.11 swallowed the cancel, and streams went on for ever.
+
+    It comes in the moment in which the receipt has been delivered and the next read is sent.
+    """
+    owner = Owner(client)
+    opened = await owner.open()
+    (following,) = client._streams.values()
+    await postman.pass_on(1)
+    await opened
+    client.release("s", owner._writer_id)
+    ended, _ = await asyncio.wait([following], timeout=5)
+    assert ended
