@@ -10,7 +10,7 @@ INSTALLED := $(VENV)/.installed
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 
-demo: $(INSTALLED) ## watch recorded agents write, compact and survive a kill (KEEP=1: leave all running)
+demo: $(INSTALLED) ## watch agents write, compact and survive kills (KEEP=1: leave all running)
 	@KEEP=$(KEEP) $(BIN)/python -m surfacelog.processors.demo
 
 test: $(INSTALLED) ## run every test, on one stack of its own

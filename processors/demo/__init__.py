@@ -1,1 +1,1 @@
-"""The demo: recorded agents write, one session is compacted, the sequencer dies, all is proved."""
+"""The demo: agents write, their sessions are compacted, processes die, and all is proved."""
