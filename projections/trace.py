@@ -58,7 +58,8 @@ class LogTrace:
     def event(self, seq: int) -> EventTrace:
         """Return the trace of one event; NotFoundError when the log has no such seq."""
         if not 0 <= seq < len(self._events):
-            raise NotFoundError(f"the log has no event at seq {seq}", seq=seq)
+            last = len(self._events) - 1
+            raise NotFoundError(f"no event {seq}: the log ends at seq {last}", seq=seq)
         later = range(seq + 1, len(self._events))
         return EventTrace(
             seq=seq,
