@@ -8,6 +8,8 @@ An outcome may be lost as well: the offsets of the compactors say which requests
 from __future__ import annotations
 
 import asyncio
+import time
+from math import inf
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 POLL_SECONDS: Final = 1.0
 OFFSETS_SECONDS: Final = 5.0
+OFFSETS_FRESH_SECONDS: Final = 5.0
 SILENT_POLLS: Final = 15
 
 
@@ -39,10 +42,12 @@ class AskedRequests:
         self._settings = settings
         self._codec = codec
         self._of: dict[int, dict[Key, int]] = {}
+        self._next: dict[int, tuple[float, int]] = {}
 
     def forget(self, partition: int) -> None:
         """Drop what is known of a partition: another projector may have asked meanwhile."""
         self._of.pop(partition, None)
+        self._next.pop(partition, None)
 
     async def of(self, partition: int) -> dict[Key, int]:
         """Return the requests of a partition with their offsets, to be added to by who asks.
@@ -59,11 +64,22 @@ class AskedRequests:
         Raises ServiceError when Kafka does not answer.
         """
         asked = await self.of(partition)
-        next_offset = await asyncio.to_thread(self._next_offset, partition)
+        next_offset = await self._next_offset(partition)
         return {key for key in keys if asked.get(key, -1) < next_offset}
 
-    def _next_offset(self, partition: int) -> int:
-        """Return the offset of the first request that the compactors are not done with."""
+    async def _next_offset(self, partition: int) -> int:
+        """Return the offset of the first request that the compactors are not done with.
+
+        It may be OFFSETS_FRESH_SECONDS old: it only grows, and a projector that looks at a long
+        queue must not ask for it again and again.
+        """
+        read_at, offset = self._next.get(partition, (-inf, 0))
+        if time.monotonic() - read_at > OFFSETS_FRESH_SECONDS:
+            offset = await asyncio.to_thread(self._committed, partition)
+            self._next[partition] = (time.monotonic(), offset)
+        return offset
+
+    def _committed(self, partition: int) -> int:
         topics = self._settings.topics
         consumer = _consumer(self._settings, topics.compactors)
         try:
