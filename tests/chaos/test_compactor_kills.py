@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from surfacelog.schemas.settings import Settings
 
-pytestmark = [pytest.mark.services, pytest.mark.chaos]
+pytestmark = [pytest.mark.services, pytest.mark.chaos, pytest.mark.timeout(420)]
 
 BEFORE_THE_CALL = ("compactor-locked", "compactor-pruned", "compactor-started", "compactor-calling")
 AFTER_THE_CALL = ("compactor-kept", "compactor-published", "compactor-committing")

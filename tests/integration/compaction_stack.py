@@ -181,7 +181,7 @@ async def command(settings: Settings, *arguments: str) -> tuple[int, Any]:
     return done.returncode, json.loads(done.stdout or done.stderr.splitlines()[-1])
 
 
-async def eventually(true: Callable[[], Awaitable[bool]], seconds: float = 30.0) -> None:
+async def eventually(true: Callable[[], Awaitable[bool]], seconds: float = OUTCOME_SECONDS) -> None:
     """Return when the condition holds; TimeoutError when it does not in time."""
     async with asyncio.timeout(seconds):
         while not await true():
