@@ -181,7 +181,9 @@ def print_next(console: Console, settings: Settings, supervisor: int) -> None:
 
 def run() -> int:
     """Run the demo; say in a sentence each what went wrong, if anything did."""
-    # A SIGTERM ends the demo as Ctrl-C does: everything that was started is stopped.
+    # A SIGTERM ends the demo as Ctrl-C does: everything that was started is stopped. Scripts start
+    # background jobs with SIGINT ignored, and then neither would do anything.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         return main()
