@@ -8,7 +8,7 @@ the size) is checked before.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from surfacelog.projections.admission_items import check_items
 from surfacelog.projections.admission_open import plan_opening, repaired
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from surfacelog.schemas.records import AppendRequest, Expectation, Item
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
+class Admitted(NamedTuple):
     """The next batch of the log, its chain still empty.
 
     `as_sent` says that its items are exactly the request's, so that their bytes can be spliced;

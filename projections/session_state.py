@@ -45,6 +45,7 @@ class SessionState:
     """
 
     __slots__ = (
+        "_shares_rules",
         "brackets",
         "chain",
         "ends_with_seed",
@@ -71,6 +72,7 @@ class SessionState:
         self.loading = False
         self.ends_with_seed = False
         self.header: JsonObject = {}
+        self._shares_rules = False
         self.brackets = Brackets()
         self.loop = AgentLoop()
         self.surface = SurfaceNodes()
@@ -93,8 +95,13 @@ class SessionState:
         return self.brackets.open
 
     def copy(self) -> SessionState:
-        """Return an independent copy."""
+        """Return an independent copy.
+
+        What only `advance` changes is shared until one of the two advances: most appends are
+        chunks, which change none of it, and a Surface may be long.
+        """
         copy = SessionState.__new__(SessionState)
+        copy._shares_rules = self._shares_rules = True
         copy.session_id = self.session_id
         copy.next_seq = self.next_seq
         copy.epoch = self.epoch
@@ -104,10 +111,8 @@ class SessionState:
         copy.loading = self.loading
         copy.ends_with_seed = self.ends_with_seed
         copy.header = self.header
-        copy.brackets = self.brackets.copy()
-        copy.loop = self.loop.copy()
-        copy.surface = self.surface.copy()
-        copy.inbox = self.inbox.copy()
+        copy.brackets, copy.loop = self.brackets, self.loop
+        copy.surface, copy.inbox = self.surface, self.inbox
         copy.writers = self.writers.copy()
         return copy
 
@@ -156,6 +161,8 @@ class SessionState:
         (`next_seq`, `last_time`) move with whole batches.
         """
         kind = event["type"]
+        if self._shares_rules:
+            self._own_rules()
         self.loop.advance(event, seq, live=live)
         self.brackets.advance(event, writer_id)
         if kind in SURFACE_TYPES:
@@ -164,6 +171,11 @@ class SessionState:
             self.inbox.claim(event)
         elif kind == INBOX_POSTED:
             self.inbox.post(seq)
+
+    def _own_rules(self) -> None:
+        self.brackets, self.loop = self.brackets.copy(), self.loop.copy()
+        self.surface, self.inbox = self.surface.copy(), self.inbox.copy()
+        self._shares_rules = False
 
     def to_bytes(self) -> bytes:
         """Return a snapshot: about 1 KB for an idle session of a hundred nodes."""

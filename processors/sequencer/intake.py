@@ -19,7 +19,7 @@ from surfacelog.schemas.codec import DecodedRequest, DecodeError
 from surfacelog.schemas.errors import ServiceError
 from surfacelog.schemas.event_types import ROLES
 from surfacelog.schemas.ids import is_valid_id
-from surfacelog.schemas.records import EventBatch, Receipt
+from surfacelog.schemas.records import Receipt
 from surfacelog.schemas.topics import partition_of
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from surfacelog.processors.sequencer.record import Record
     from surfacelog.schemas.codec import Codec
     from surfacelog.schemas.event_types import Role
-    from surfacelog.schemas.records import AppendRequest
+    from surfacelog.schemas.records import AppendRequest, EventBatch
     from surfacelog.schemas.topics import Topics
 
 RECORD_OVERHEAD: Final = 4096
@@ -172,14 +172,15 @@ class Intake:
         events = intention.events if admitted.as_sent else None
         if events is None:
             events = self._codec.encode_items(admitted.batch.items)
-        batch = _chained(admitted.batch, chain(base.chain, admitted.batch, events))
+        batch = admitted.batch
+        batch.chain = chain(base.chain, batch, events)
         payload = self._codec.encode_batch(batch, events)
         if len(payload) + RECORD_OVERHEAD > self._largest_record:
             return self._answer(intention.request, self._too_large(payload))
         owned = overlay.own_state(base)
         if not owned.apply(batch):
             raise AssertionError(f"an admitted batch at seq {batch.first_seq} did not apply")
-        return self._committed(intention.request, batch, payload)
+        return self._committed(intention.request, batch, owned.next_seq, payload)
 
     def _too_large(self, payload: bytes) -> Refused:
         return Refused(
@@ -188,8 +189,10 @@ class Intake:
             " split the append",
         )
 
-    def _committed(self, request: AppendRequest, batch: EventBatch, payload: bytes) -> Answer:
-        first, following = batch.first_seq, batch.next_seq
+    def _committed(
+        self, request: AppendRequest, batch: EventBatch, following: int, payload: bytes
+    ) -> Answer:
+        first = batch.first_seq
         empty = first == following
         receipt = Receipt(
             request.session_id,
@@ -222,20 +225,3 @@ class Intake:
         session_id, outcome = request.session_id, receipt.code or receipt.status
         encoded = self._codec.encode_receipt(receipt)
         return Answer(session_id, session_id.encode(), None, encoded, outcome)
-
-
-def _chained(batch: EventBatch, link: bytes) -> EventBatch:
-    # `dataclasses.replace` takes four times as long, once for every append.
-    return EventBatch(
-        batch.session_id,
-        batch.first_seq,
-        batch.writer_id,
-        batch.append_seq,
-        batch.role,
-        batch.epoch,
-        batch.admitted_at,
-        batch.request_digest,
-        link,
-        batch.items,
-        batch.opened,
-    )
