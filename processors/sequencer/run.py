@@ -8,6 +8,7 @@ import structlog
 
 from surfacelog.processors.sequencer.batches import Batches
 from surfacelog.processors.sequencer.clients import group_consumer, transactional_producer
+from surfacelog.processors.sequencer.collector import calm_collector
 from surfacelog.processors.sequencer.errors import FatalError
 from surfacelog.processors.sequencer.group import Group
 from surfacelog.processors.sequencer.intake import Intake
@@ -42,6 +43,7 @@ def run_sequencer(settings: Settings, stop: threading.Event, tuning: Tuning | No
     codec = connect_codec(settings)
     transactions = Transactions(transactional_producer(settings, tuning), stop)
     sequencer = make_sequencer(settings, tuning, codec, transactions, pinned, stop)
+    calm_collector()
     try:
         sequencer.run()
     except FatalError as error:

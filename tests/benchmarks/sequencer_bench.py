@@ -33,6 +33,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from surfacelog.processors.sequencer.clients import group_consumer, transactional_producer
+from surfacelog.processors.sequencer.collector import calm_collector
 from surfacelog.processors.sequencer.fencing import membership
 from surfacelog.processors.sequencer.group import Group
 from surfacelog.processors.sequencer.run import make_sequencer
@@ -241,6 +242,7 @@ def main() -> None:
     numbers = [int(argument) for argument in sys.argv[1:] if argument.isdigit()]
     profile = cProfile.Profile() if "--profile" in sys.argv else None
     load = make_load(numbers[0] if numbers else APPENDS)
+    calm_collector()
     print(
         f"{len(load.records)} appends of {load.mean_bytes:.0f} bytes ({CHUNKS} chunks each),"
         f" {SESSIONS} sessions, {PARTITIONS} partitions"
