@@ -67,7 +67,7 @@ def projector(http_port: HttpPort = None, lifeline: Lifeline = False) -> None:
     _prepare(http_port, lifeline=lifeline)
     from surfacelog.processors.projector import run_projector
 
-    raise typer.Exit(run_projector(settings))
+    run_projector(settings)
 
 
 @app.command()
@@ -77,7 +77,7 @@ def compactor(http_port: HttpPort = None, lifeline: Lifeline = False) -> None:
     _prepare(http_port, lifeline=lifeline)
     from surfacelog.processors.compactor import run_compactor
 
-    raise typer.Exit(run_compactor(settings))
+    run_compactor(settings)
 
 
 @app.command(name="all")

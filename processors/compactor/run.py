@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import structlog
 
@@ -19,6 +19,7 @@ from surfacelog.processors.compactor.requests import Requests
 from surfacelog.processors.compactor.span_log import SpanLog
 from surfacelog.processors.compactor.worker import Worker
 from surfacelog.processors.health import READY
+from surfacelog.processors.leave import run_and_leave
 from surfacelog.processors.summarizers.configured import configured_summarizer
 from surfacelog.processors.summarizers.kept import KeptSummarizer
 from surfacelog.producers.append_client import AppendClient
@@ -36,13 +37,12 @@ if TYPE_CHECKING:
 _log = structlog.get_logger()
 
 
-def run_compactor(settings: Settings) -> int:
-    """Carry out compaction requests until SIGTERM or Ctrl-C; return the exit status."""
-    asyncio.run(_run(settings))
-    return 0
+def run_compactor(settings: Settings) -> NoReturn:
+    """Carry out compaction requests until SIGTERM or Ctrl-C; end the process."""
+    run_and_leave(_run(settings))
 
 
-async def _run(settings: Settings) -> None:
+async def _run(settings: Settings) -> int:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -55,6 +55,7 @@ async def _run(settings: Settings) -> None:
             looking = running.create_task(patrol.run())
             await worker.run()
             await end_tasks(looking)
+    return 0
 
 
 async def _parts(

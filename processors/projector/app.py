@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import structlog
 
 from surfacelog.processors.health import READY
+from surfacelog.processors.leave import run_and_leave
 from surfacelog.processors.projector.applier import Applier
 from surfacelog.processors.projector.asked_requests import AskedRequests
 from surfacelog.processors.projector.audit import Audit
@@ -52,17 +53,17 @@ STOP_SECONDS: Final = 8.0
 _log = structlog.get_logger()
 
 
-def run_projector(settings: Settings) -> int:
-    """Project the log until SIGTERM or SIGINT; return the exit status.
+def run_projector(settings: Settings) -> NoReturn:
+    """Project the log until SIGTERM or SIGINT; end the process.
 
-    1 when Faust or a task of the projector failed: a supervisor starts a new process, which goes
-    on from the positions in Redis. Raises SurfacelogError for what a restart does not mend: a
-    Redis that evicts, a missing namespace.
+    Its status is 1 when Faust or a task of the projector failed: a supervisor starts a new
+    process, which goes on from the positions in Redis. Raises SurfacelogError for what a restart
+    does not mend: a Redis that evicts, a missing namespace.
     """
     logging.getLogger("aiokafka").setLevel(logging.ERROR)
     partition_count = pinned_partitions(settings)
     codec = connect_codec(settings)
-    return asyncio.run(_run(settings, codec, partition_count))
+    run_and_leave(_run(settings, codec, partition_count))
 
 
 async def _run(settings: Settings, codec: Codec, partition_count: int) -> int:
