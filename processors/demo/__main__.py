@@ -173,6 +173,7 @@ def print_next(console: Console, settings: Settings, supervisor: int) -> None:
         f"  surfacelog log {STAR} --from 0 --to 20",
         f"  surfacelog compact {STAR} --dry-run",
         f"  surfacelog export {STAR} | head -3",
+        *(f"  surfacelog compactions {session}" for session in REVIEWS),
         "And when you have seen enough:",
         f"  kill {supervisor}; surfacelog stack down",
     )

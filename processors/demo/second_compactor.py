@@ -72,7 +72,7 @@ class SecondCompactor:
         try:
             status = await asyncio.wait_for(self._process.wait(), PATIENCE_SECONDS)
         except TimeoutError:
-            raise DemoError("the second compactor never began a compaction") from None
+            raise DemoError("the second compactor was never killed in a compaction") from None
         if status != -signal.SIGKILL:
             raise DemoError(f"the second compactor ended with {status}: see {self.log}")
 
