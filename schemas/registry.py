@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import httpx2  # what the registry client raises from when there is no answer
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
+from tenacity import retry, retry_if_exception, stop_after_attempt
 
 from surfacelog.schemas.avro_schema import NAMESPACE, AvroSchema, record_schema, schema_text
 from surfacelog.schemas.codec import RECORD_NAMES, Codec, DecodeError, WireSchemas
@@ -64,15 +65,25 @@ def register(client: SchemaRegistryClient, schema: dict[str, Any]) -> int:
     subject = subject_of(schema)
     try:
         schema_id: int = client.register_schema(subject, Schema(schema_text(schema), "AVRO"))
-        client.set_compatibility(subject, COMPATIBILITY)
+        _set_compatibility(client, subject)
     except SchemaRegistryError as error:
-        if error.http_status_code == _CONFLICT:
+        if _is_conflict(error):
             message = f"{subject} is registered with a schema that ours is not compatible with"
             raise RegistryError(message, subject=subject) from error
         raise RegistryError(f"{subject} cannot be registered: {error}") from error
     except httpx2.HTTPError as error:
         raise RegistryError(f"the schema registry does not answer: {error}") from error
     return schema_id
+
+
+def _is_conflict(error: BaseException) -> bool:
+    return isinstance(error, SchemaRegistryError) and error.http_status_code == _CONFLICT
+
+
+# Of processes that set it for the first time at once, one is told that the rule exists already.
+@retry(retry=retry_if_exception(_is_conflict), stop=stop_after_attempt(3), reraise=True)
+def _set_compatibility(client: SchemaRegistryClient, subject: str) -> None:
+    client.set_compatibility(subject, COMPATIBILITY)
 
 
 class ForeignSchemas:

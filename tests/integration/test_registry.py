@@ -4,7 +4,9 @@ import copy
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -63,6 +65,25 @@ def test_every_record_is_registered_for_good(services: Settings) -> None:
     client = SchemaRegistryClient({"url": services.registry})
     for name in RECORD_NAMES:
         assert client.get_compatibility(f"surfacelog.{name}") == COMPATIBILITY
+
+
+def test_processes_that_register_the_same_at_once_get_the_same_id(
+    services: Settings, namespace: str
+) -> None:
+    """Seen to fail: the registry answers one of them as if the schema were incompatible."""
+    processes = 6
+    for number in range(5):
+        schema = {"type": "record", "name": f"R{number}", "namespace": namespace, "fields": []}
+        together = Barrier(processes)
+
+        def one(schema: dict[str, Any] = schema, together: Barrier = together) -> int:
+            client = SchemaRegistryClient({"url": services.registry})
+            together.wait(30)
+            return register(client, schema)
+
+        with ThreadPoolExecutor(processes) as pool:
+            ids = [future.result(30) for future in [pool.submit(one) for _ in range(processes)]]
+        assert len(set(ids)) == 1
 
 
 def test_an_incompatible_change_is_refused(
