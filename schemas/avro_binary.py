@@ -18,6 +18,8 @@ _LONG_LIMIT: Final = 1 << 63
 _LAST_SHIFT: Final = 63
 # Values of one-byte numbers, and the bytes of the small values that most columns hold.
 _SMALL: Final = tuple((code >> 1) ^ -(code & 1) for code in range(128))
+# The same as signed bytes, for a column of them at once.
+_SMALL_COLUMN: Final = bytes(_SMALL[code & 127] & 255 for code in range(256))
 _SMALL_CODES: Final = {value: code for code, value in enumerate(_SMALL)}
 
 
@@ -88,7 +90,7 @@ def read_longs(buffer: bytes, at: int) -> tuple[list[int], int]:
             return values, at
         column = buffer[at : at + count]
         if column.isascii() and len(column) == count:  # each number is one byte
-            values += [_SMALL[code] for code in column]
+            values += memoryview(column.translate(_SMALL_COLUMN)).cast("b").tolist()
             at += count
             continue
         for _ in range(count):
