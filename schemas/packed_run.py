@@ -1,9 +1,8 @@
 """Chunk runs as Avro bytes: written, and read without cutting their texts apart.
 
 Chunk runs carry nearly the whole traffic of the bus, and who admits one reads none of its texts.
-So the column is checked as a whole and cut only when somebody asks: a run of 30 chunks is read in
-about 6 us so (measured on 2 shared cores). Strict like `avro_binary`, so that accepted bytes may
-be passed on as they are.
+So the column is checked as a whole and cut only when somebody asks. Strict like `avro_binary`, so
+that accepted bytes may be passed on as they are.
 """
 
 from __future__ import annotations

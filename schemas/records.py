@@ -5,8 +5,7 @@ optionally `ignorable`, `sourceEventSeqs` and `surfaceOp`. Events inside an appe
 yet: it follows from the append's place. A `ChunkRun` stands for several events.
 
 The four records that a sequencer makes for every append are not frozen: a frozen one of eleven
-fields takes several times as long to make (measured). Nobody changes one, except that an admitted
-batch is given its chain.
+fields takes longer to make. Nobody changes one, except that an admitted batch is given its chain.
 """
 
 from __future__ import annotations

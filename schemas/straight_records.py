@@ -1,8 +1,7 @@
 """The heads that a sequencer reads and writes for every append, in straight lines.
 
-fastavro handles every other head (`record_head`); its calls cost several times what these three
-do, for every append. They are for our own schemas only, and a property test holds each against
-fastavro's.
+fastavro handles every other head (`record_head`); its calls cost more than these three do, for
+every append. They are for our own schemas only, and a property test holds each against fastavro's.
 """
 
 from __future__ import annotations
