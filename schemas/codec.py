@@ -7,16 +7,25 @@ written with, so that nothing in it is lost. Pure: ids and foreign schemas are p
 
 from __future__ import annotations
 
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import is_dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from surfacelog.schemas.avro_reader import ReaderCompiler, json_value
-from surfacelog.schemas.avro_schema import AvroSchema, conforms, record_schema, without_docs
+from surfacelog.schemas.avro_reader import json_value
+from surfacelog.schemas.avro_schema import AvroSchema, record_schema
 from surfacelog.schemas.avro_writer import Misfit, WriterCompiler, lossless_text
 from surfacelog.schemas.chunk_runs import pack_items, unpack_items
 from surfacelog.schemas.errors import SurfacelogError
 from surfacelog.schemas.json_text import JsonTextError, replace_in_text, replace_lone_surrogates
+from surfacelog.schemas.layouts import (
+    MAGIC,
+    PREFIX_BYTES,
+    DecodeError,
+    Layout,
+    Layouts,
+    WireSchemas,
+    events_type,
+)
 from surfacelog.schemas.record_head import HeadFormat
 from surfacelog.schemas.records import (
     AppendRequest,
@@ -39,7 +48,7 @@ from surfacelog.schemas.straight_records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable
 
     from surfacelog.schemas.avro_writer import Writer
     from surfacelog.schemas.json_value import JsonObject, JsonValue
@@ -67,33 +76,12 @@ RECORD_NAMES: Final = (
 """The records that have a subject in the registry."""
 
 DIGEST_BYTES: Final = 8
-_MAGIC: Final = b"\0"
-_PREFIX_BYTES: Final = 5
-
-
-class DecodeError(SurfacelogError):
-    """A payload is not a record of the bus: garbage, cut short, of an unknown schema, lying."""
-
-    code = "malformed"
 
 
 class EncodeError(SurfacelogError):
     """A record holds what neither Avro nor JSON can carry: NaN, -0, a number beyond 64 bits."""
 
     code = "malformed"
-
-
-@dataclass(frozen=True, slots=True)
-class WireSchemas:
-    """The schemas to write with, by record name, their ids, and where foreign ones are found.
-
-    `lookup` returns the parsed schema of an id. It raises DecodeError when nobody knows the id,
-    and a ServiceError when the registry cannot be asked.
-    """
-
-    own: Mapping[str, dict[str, Any]]
-    ids: Mapping[str, int]
-    lookup: Callable[[int], AvroSchema]
 
 
 class DecodedRequest(NamedTuple):
@@ -109,51 +97,19 @@ class DecodedRequest(NamedTuple):
     events: bytes | None
 
 
-class _Layout:
-    """How to read the records of one schema, and whether its `events` can be passed on."""
-
-    def __init__(self, schema: dict[str, Any], own_events: AvroSchema) -> None:
-        # Compiling all fields also refuses what no record of the bus may have, such as recursion.
-        name, self._read_last = ReaderCompiler().fields(schema)[-1]
-        self._head = HeadFormat(schema)
-        self.has_events = name == "events"
-        self.spliceable = self.has_events and without_docs(_events_type(schema)) == own_events
-
-    def head(self, payload: bytes) -> tuple[dict[str, Any], list[int]]:
-        """Read all fields but the events, as `HeadFormat.read` does."""
-        try:
-            return self._head.read(payload, _PREFIX_BYTES)
-        except (ValueError, EOFError, IndexError) as error:
-            raise DecodeError(f"a record that cannot be decoded: {error}") from error
-
-    def items(self, payload: bytes, at: int) -> tuple[Item, ...]:
-        """Read the events of a request or batch, which must end with the payload."""
-        try:
-            items, end = self._read_last(payload, at)
-        except (ValueError, IndexError) as error:
-            raise DecodeError(f"events that cannot be decoded: {error}") from error
-        if end != len(payload):
-            raise DecodeError(f"a record of {len(payload)} bytes whose events end at byte {end}")
-        return tuple(items)
-
-
 class Codec:
     """Encodes and decodes every record of the bus.
 
     `replaced` counts the lone surrogates that became U+FFFD in what this codec encoded, because
-    UTF-8 cannot carry them; a writer that sees it grow says so.
+    UTF-8 cannot carry them; a writer that sees it grow says so. `schemas` is what it was made of.
     """
 
     def __init__(self, schemas: WireSchemas) -> None:
-        self._schemas = schemas
-        self._layouts: dict[tuple[str, int], _Layout] = {}
+        self.schemas = schemas
+        self._layouts = Layouts(schemas)
         self._heads = {name: HeadFormat(schema) for name, schema in schemas.own.items()}
-        events = _events_type(schemas.own["EventBatch"])
-        self._write_items = WriterCompiler().value(events, {})
-        self._own_events = without_docs(events)
-        self._prefixes = {
-            name: _MAGIC + ids.to_bytes(4, "big") for name, ids in schemas.ids.items()
-        }
+        self._write_items = WriterCompiler().value(events_type(schemas.own["EventBatch"]), {})
+        self._prefixes = {name: MAGIC + ids.to_bytes(4, "big") for name, ids in schemas.ids.items()}
         # The straight ways are for the schemas that this code was written with.
         self._straight = {
             name: write
@@ -173,12 +129,12 @@ class Codec:
 
     def decode_request(self, payload: bytes | None) -> DecodedRequest:
         """Decode a request. DecodeError unless every byte of it is accounted for."""
-        layout = self._layout("AppendRequest", payload)
+        layout = self._layouts.find("AppendRequest", payload)
         assert payload is not None  # else it has no layout
         request, attempt_at, attempt_end, at = self._request_head(layout, payload)
         request.items = layout.items(payload, at)
         # The attempt aside: the digest must recognize a resend.
-        received = payload[_PREFIX_BYTES:attempt_at] + payload[attempt_end:]
+        received = payload[PREFIX_BYTES:attempt_at] + payload[attempt_end:]
         digest = blake2b(received, digest_size=DIGEST_BYTES).digest()
         return DecodedRequest(request, digest, payload[at:] if layout.spliceable else None)
 
@@ -188,7 +144,7 @@ class Codec:
         For the answer to a record that is refused without decoding its events.
         """
         try:
-            layout = self._layout("AppendRequest", payload)
+            layout = self._layouts.find("AppendRequest", payload)
             assert payload is not None  # else it has no layout
             return self._request_head(layout, payload).request
         except SurfacelogError:
@@ -268,17 +224,17 @@ class Codec:
             raise EncodeError(f"{name} with a member that does not fit: {error}") from error
         return self._prefixes[name] + head
 
-    def _request_head(self, layout: _Layout, payload: bytes) -> RequestHead:
+    def _request_head(self, layout: Layout, payload: bytes) -> RequestHead:
         if self._reads_straight and payload.startswith(self._prefixes["AppendRequest"]):
-            head = read_request_head(payload, _PREFIX_BYTES)
+            head = read_request_head(payload, PREFIX_BYTES)
             if head is not None:
                 return head
         members, ends = layout.head(payload)
         return RequestHead(_request(members), *ends)
 
-    def _read(self, name: str, payload: bytes | None) -> tuple[_Layout, dict[str, Any], int]:
+    def _read(self, name: str, payload: bytes | None) -> tuple[Layout, dict[str, Any], int]:
         """Read a record up to its events, and return where they begin."""
-        layout = self._layout(name, payload)
+        layout = self._layouts.find(name, payload)
         assert payload is not None  # else it has no layout
         members, ends = layout.head(payload)
         return layout, members, ends[-1]
@@ -290,28 +246,6 @@ class Codec:
         if end != len(payload):
             raise DecodeError(f"{name} of {len(payload)} bytes ends at byte {end}")
         return members
-
-    def _layout(self, name: str, payload: bytes | None) -> _Layout:
-        if not payload or len(payload) < _PREFIX_BYTES or payload[:1] != _MAGIC:
-            raise DecodeError(f"no {name}: a payload begins with 0 and the id of its schema")
-        schema_id = int.from_bytes(payload[1:_PREFIX_BYTES], "big")
-        layout = self._layouts.get((name, schema_id))
-        if layout is None:
-            layout = self._new_layout(name, schema_id)
-            self._layouts[name, schema_id] = layout
-        return layout
-
-    def _new_layout(self, name: str, schema_id: int) -> _Layout:
-        ours = self._schemas.own[name]
-        if schema_id == self._schemas.ids[name]:
-            return _Layout(ours, self._own_events)
-        theirs = self._schemas.lookup(schema_id)
-        try:
-            if not isinstance(theirs, dict) or not conforms(theirs, ours):
-                raise DecodeError(f"schema {schema_id} is not one of {name}")
-            return _Layout(theirs, self._own_events)
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise DecodeError(f"schema {schema_id} cannot be used: {error}") from error
 
     def _without_surrogates(self, value: JsonObject) -> JsonObject:
         try:
@@ -346,11 +280,6 @@ def offline_codec() -> Codec:
     own = {name: record_schema(name) for name in RECORD_NAMES}
     ids = {name: number for number, name in enumerate(RECORD_NAMES, 1)}
     return Codec(WireSchemas(own, ids, lookup))
-
-
-def _events_type(schema: dict[str, Any]) -> AvroSchema:
-    events: AvroSchema = schema["fields"][-1]["type"]
-    return events
 
 
 def _written(write: Writer, value: object) -> bytes:

@@ -336,7 +336,7 @@ def _records(schema: Any) -> list[Any]:
 def _reading(newer: Codec, name: str) -> Codec:
     own = {each: record_schema(each) for each in RECORD_NAMES}
     ids = {each: number for number, each in enumerate(RECORD_NAMES, 1)}
-    return Codec(WireSchemas(own, ids, lambda _: newer._schemas.own[name]))
+    return Codec(WireSchemas(own, ids, lambda _: newer.schemas.own[name]))
 
 
 def _optional(name: str, kind: Any, **properties: str) -> dict[str, Any]:
@@ -419,7 +419,7 @@ def test_a_foreign_schema_that_could_mislead_is_refused() -> None:
     for change in (other_type, missing, other_name, endless, weightless, enumeration):
         schema = copy.deepcopy(record_schema("AppendRequest"))
         change({record["name"]: record for record in _records(schema)})
-        reader = Codec(replace(CODEC._schemas, lookup=lambda _, schema=schema: schema))  # type: ignore[misc]
+        reader = Codec(replace(CODEC.schemas, lookup=lambda _, schema=schema: schema))  # type: ignore[misc]
         with pytest.raises(DecodeError):
             reader.decode_request(foreign)
 
