@@ -49,15 +49,17 @@ def max_record_bytes(settings: Settings) -> int:
     return settings.max_append_bytes + RECORD_MARGIN_BYTES
 
 
-def create_namespace(settings: Settings) -> int:
+def create_namespace(settings: Settings, patience: float = CALL_SECONDS) -> int:
     """Make the topics that are missing; return the pinned partition count.
+
+    `patience` is how many seconds Kafka has to give its first answer.
 
     Safe to repeat and to run at once from several processes. An existing namespace keeps its
     count, whatever `settings.partitions` says. Raises NamespaceError when existing topics
     disagree or allow smaller records than the settings, ServiceError when Kafka does not answer.
     """
-    admin = AdminClient({"bootstrap.servers": settings.kafka})
-    found = _described(admin, settings.topics)
+    admin = _admin(settings)
+    found = _described(admin, settings, patience)
     partitions = _agreed_count(settings.topics, found) if found else settings.partitions
     missing = [name for name in _configs(settings) if name not in found]
     _create(admin, settings, missing, partitions)
@@ -65,7 +67,7 @@ def create_namespace(settings: Settings) -> int:
         _check_sizes(admin, settings, sorted(found))
     if missing:
         _log.info("namespace made", namespace=settings.namespace, partitions=partitions)
-    return _settled_count(admin, settings.topics)
+    return _settled_count(admin, settings)
 
 
 def pinned_partitions(settings: Settings) -> int:
@@ -74,8 +76,8 @@ def pinned_partitions(settings: Settings) -> int:
     Raises NamespaceError when a topic is missing or the counts disagree, ServiceError when
     Kafka does not answer.
     """
-    admin = AdminClient({"bootstrap.servers": settings.kafka})
-    found = _described(admin, settings.topics)
+    admin = _admin(settings)
+    found = _described(admin, settings)
     missing = [name for name in settings.topics.all if name not in found]
     if missing:
         raise NamespaceError(
@@ -108,13 +110,22 @@ def _configs(settings: Settings) -> dict[str, dict[str, str]]:
     return {name: {**own, **shared} for name, own in configs.items()}
 
 
-def _described(admin: AdminClient, topics: Topics) -> dict[str, TopicMetadata]:
+def _admin(settings: Settings) -> AdminClient:
+    # Below errors: librdkafka prints each failed attempt to connect, and we raise one sentence.
+    return AdminClient({"bootstrap.servers": settings.kafka, "log_level": 2})
+
+
+def _described(
+    admin: AdminClient, settings: Settings, patience: float = CALL_SECONDS
+) -> dict[str, TopicMetadata]:
     """Return what the cluster knows of the namespace's topics, without those it lacks."""
     try:
-        known = admin.list_topics(timeout=CALL_SECONDS).topics
+        known = admin.list_topics(timeout=patience).topics
     except KafkaException as error:
-        raise ServiceError(f"Kafka does not answer: {error}") from error
-    return {name: known[name] for name in topics.all if name in known}
+        raise ServiceError(
+            f"Kafka at {settings.kafka} does not answer: {error.args[0].str()}"
+        ) from error
+    return {name: known[name] for name in settings.topics.all if name in known}
 
 
 def _agreed_count(topics: Topics, found: dict[str, TopicMetadata]) -> int:
@@ -176,9 +187,10 @@ def _code(error: KafkaException | TimeoutError) -> int | None:
     wait=wait_fixed(0.05),
     reraise=True,
 )
-def _settled_count(admin: AdminClient, topics: Topics) -> int:
+def _settled_count(admin: AdminClient, settings: Settings) -> int:
     """Wait until every partition of every topic has a leader: creation is asynchronous."""
-    found = _described(admin, topics)
+    topics = settings.topics
+    found = _described(admin, settings)
     for name in topics.all:
         partitions = found[name].partitions if name in found else {}
         if not partitions or any(partition.leader < 0 for partition in partitions.values()):

@@ -12,7 +12,7 @@ from typer.exceptions import TyperException
 
 from surfacelog.processors.cli.logs import configure_logs
 from surfacelog.processors.cli.output import prepare_stdout, print_error, print_line
-from surfacelog.schemas.errors import SurfacelogError
+from surfacelog.schemas.errors import ServiceError, SurfacelogError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -63,6 +63,8 @@ def execute(arguments: list[str]) -> int:
         )
     except SurfacelogError as error:
         print_error(error, as_json=as_json)
+        if isinstance(error, ServiceError) and not as_json:
+            print_line("See `surfacelog stack status`, or start it: `stack up`.", sys.stderr)
         return REFUSED
     except TyperException as error:
         _print_usage_error(error, as_json=as_json)

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 FAILED = 1
 
+KAFKA_SECONDS = 5.0
+"""Somebody waits at the command line: a Kafka that is there answers at once."""
+
 SessionArgument = Annotated[str, typer.Argument(help="The session's id.")]
 
 
@@ -49,7 +52,7 @@ def open_session(
 ) -> None:
     """Create a session, or take its ownership: earlier owners are fenced."""
     settings = find_settings()
-    create_namespace(settings)
+    create_namespace(settings, KAFKA_SECONDS)
     opened = asyncio.run(_open(settings, session, cwd))
     if as_json:
         print_json(opened)
@@ -68,7 +71,7 @@ def import_files(
     if session is not None and len(files) > 1:
         raise typer.BadParameter("--session names one session: give one file with it")
     settings = find_settings()
-    create_namespace(settings)
+    create_namespace(settings, KAFKA_SECONDS)
     return asyncio.run(_import(settings, files, session, as_json=as_json))
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from typing import TYPE_CHECKING
@@ -140,6 +141,22 @@ def test_policies_that_contradict_each_other_start_nothing(
         "error (compaction_policy): the settings: retain_ratio 0.16 is not below threshold_ratio"
         " 0.1\n"
     )
+
+
+@pytest.mark.parametrize("command", [["open", "s"], ["import", "some.jsonl"]])
+def test_without_kafka_a_command_says_so_in_seconds(
+    command: list[str], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen to fail: 15 s, and a line of librdkafka for each attempt to connect."""
+    monkeypatch.setenv("SURFACELOG_KAFKA", "127.0.0.1:1")
+    began = time.monotonic()
+    assert execute(command) == 1
+    assert time.monotonic() - began < 12
+    printed = capfd.readouterr()
+    told, hint = printed.err.splitlines()
+    assert told.startswith("error (service): Kafka at 127.0.0.1:1 does not answer")
+    assert "surfacelog stack up" in hint
+    assert printed.out == ""
 
 
 @pytest.mark.parametrize("words", [["nonsense"], ["stack", "up", "--nonsense"], ["run", "x"]])
