@@ -64,7 +64,7 @@ def execute(arguments: list[str]) -> int:
     except SurfacelogError as error:
         print_error(error, as_json=as_json)
         if isinstance(error, ServiceError) and not as_json:
-            print_line("See `surfacelog stack status`, or start it: `stack up`.", sys.stderr)
+            print_line("See `surfacelog stack status`, `surfacelog stack up`.", sys.stderr)
         return REFUSED
     except TyperException as error:
         _print_usage_error(error, as_json=as_json)
