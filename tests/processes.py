@@ -10,6 +10,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from surfacelog.processors.cli.run import PROCESSES
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -107,11 +109,13 @@ class Spawner:
         """
         module = ["-m", "surfacelog.processors.cli.main", "run", str(what)]
         command = [str(what)] if str(what).endswith(".py") else module
+        if what in PROCESSES:
+            command.append("--lifeline")
         process = subprocess.Popen(
             [sys.executable, *command, *arguments],
             env=os.environ | environment_of(self._settings) | env,
             cwd=self._directory,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,  # the lifeline: it ends with this process, however that ends
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
