@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
@@ -11,7 +10,7 @@ import typer
 from typer.exceptions import TyperException
 
 from surfacelog.processors.cli.logs import configure_logs
-from surfacelog.processors.cli.output import prepare_stdout, print_error, print_line
+from surfacelog.processors.cli.output import drop_stdout, prepare_stdout, print_error, print_line
 from surfacelog.schemas.errors import ServiceError, SurfacelogError
 
 if TYPE_CHECKING:
@@ -72,8 +71,7 @@ def execute(arguments: list[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has enough; the interpreter must not complain at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_stdout()  # whoever read our output has enough
         return REFUSED
     return status if isinstance(status, int) else 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import IO, TYPE_CHECKING, Annotated, Final, TypeAlias
 
@@ -9,17 +10,22 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from surfacelog.schemas.errors import AdmissionError
+from surfacelog.schemas.errors import AdmissionError, SurfacelogError
 from surfacelog.schemas.json_text import dumps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from surfacelog.schemas.errors import SurfacelogError
     from surfacelog.schemas.json_value import JsonObject, JsonValue
 
 JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 STDERR: Final = Console(stderr=True)
+
+
+class OutputError(SurfacelogError):
+    """What the command prints cannot be written."""
+
+    code = "output"
 
 
 def prepare_stdout() -> None:
@@ -34,10 +40,21 @@ def print_json(value: JsonValue) -> None:
 
 
 def print_line(text: str, file: IO[str] | None = None) -> None:
-    """Print one line, to stdout by default."""
+    """Print one line, to stdout by default; OutputError when it cannot be written."""
     stream = file or sys.stdout
-    stream.write(f"{text}\n")
-    stream.flush()
+    try:
+        stream.write(f"{text}\n")
+        stream.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        drop_stdout()
+        raise OutputError(f"the output cannot be written: {error.strerror}") from error
+
+
+def drop_stdout() -> None:
+    """Send what stdout still holds nowhere: the interpreter must not complain at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

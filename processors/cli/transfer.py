@@ -85,8 +85,7 @@ def export(
     settings = find_settings()
     reader = LogReader(settings, connect_codec(settings), SessionIndex(settings))
     for line in export_session(reader, session, packed=packed):
-        sys.stdout.write(line)
-    sys.stdout.flush()
+        print_line(line.removesuffix("\n"))
 
 
 async def _open(settings: Settings, session: str, cwd: str | None) -> JsonObject:

@@ -188,6 +188,17 @@ def test_a_reader_that_has_enough_ends_a_command_quietly() -> None:
     assert writer.wait(10) == 1
 
 
+def test_output_that_cannot_be_written_is_a_sentence() -> None:
+    """Seen to fail: a traceback of `export` onto a full disk."""
+    with open("/dev/full", "wb") as full:
+        ended = subprocess.run(
+            [sys.executable, "-c", CAN_PRINT_FOR_EVER], stdout=full, stderr=subprocess.PIPE
+        )
+    assert ended.returncode == 1
+    told = b"error (output): the output cannot be written: No space left on device\n"
+    assert ended.stderr == told
+
+
 def test_a_process_is_ready_when_it_says_so() -> None:
     port = serve_health(0)
 
