@@ -7,6 +7,8 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from surfacelog.processors.stack.errors import StackError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -14,7 +16,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def exclusive(path: Path) -> Iterator[None]:
-    """Hold the lock file `path`, waiting for whoever holds it; the system frees it at death."""
+    """Hold the lock file `path`, waiting for whoever holds it; the system frees it at death.
+
+    StackError when the file cannot be made.
+    """
     descriptor = _locked(path)
     while not _is_still(path, descriptor):  # its last holder removed it: lock the new one
         os.close(descriptor)
@@ -26,8 +31,13 @@ def exclusive(path: Path) -> Iterator[None]:
 
 
 def _locked(path: Path) -> int:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise StackError(
+            f"{path.parent} cannot be written: {error.strerror}. Make it so, or use another."
+        ) from error
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     return descriptor
 

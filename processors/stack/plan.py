@@ -91,7 +91,7 @@ def load_plan(path: Path) -> Plan | None:
             registry_port=saved["registry_port"],
             redis_port=saved["redis_port"],
         )
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (ValueError, KeyError, TypeError) as error:
         raise StackError(f"{path} is not the plan of a stack: {error!r}. Remove it.") from error

@@ -233,3 +233,24 @@ def test_env_of_no_stack_is_an_error(cli: Cli) -> None:
 
 def test_a_number_of_brokers_that_cannot_be_is_a_usage_error(cli: Cli) -> None:
     assert cli("up", "--brokers", "2")[0] == 2
+
+
+@pytest.mark.parametrize("words", [["up"], ["down"]])
+def test_a_directory_that_cannot_be_is_named(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Seen to fail: a traceback."""
+    directory = tmp_path / "file"
+    directory.touch()
+    status, output, error = Cli(directory, capsys)(*words)
+    assert (status, output) == (1, "")
+    assert error == (
+        f"error (stack): {directory} cannot be written: File exists. Make it so, or use another.\n"
+    )
+
+
+def test_status_under_a_file_is_that_of_no_stack(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    assert not Cli(tmp_path / "file" / "below", capsys).json()["kafka"]["ready"]
