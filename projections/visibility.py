@@ -42,7 +42,7 @@ class VisibilityTimeout(SurfacelogError):  # noqa: N818  # it is a timeout, and 
 
     def __init__(self, session_id: str, seq: int, watermark: int, seconds: float) -> None:
         super().__init__(
-            f"{session_id}: seq {seq} is not visible after {seconds:g} s; "
+            f"{session_id}: seq {seq} is not visible after {seconds:.1f} s; "
             f"visible up to {watermark}",
             session=session_id,
             seq=seq,

@@ -18,6 +18,7 @@ from surfacelog.projections.compaction_plan import NothingToCompactError, choose
 from surfacelog.projections.reader import SurfaceReader
 from surfacelog.projections.redis_calls import RedisCalls, connect_redis
 from surfacelog.schemas.errors import SurfacelogError
+from surfacelog.schemas.json_text import dumps
 from surfacelog.schemas.registry import connect_codec
 
 if TYPE_CHECKING:
@@ -72,7 +73,8 @@ def print_result(result: JsonObject, *, as_json: bool) -> None:
         print_json(result)
         return
     for name, value in result.items():
-        print_line(f"{name}\t{'-' if value is None else value}")
+        text = dumps(value) if isinstance(value, dict | list) else value
+        print_line(f"{name}\t{'-' if text is None else text}")
 
 
 async def _dry_run(settings: Settings, session: str, retain_tokens: int) -> JsonObject:
