@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import closing
+from contextlib import asynccontextmanager, closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,10 +17,10 @@ from surfacelog.schemas.json_value import member
 from surfacelog.schemas.registry import connect_codec
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from tests.private_redis import PrivateRedis
-    from tests.processes import Spawner
+    from tests.processes import Spawned, Spawner
 
     from surfacelog.schemas.json_value import JsonObject
     from surfacelog.schemas.records import CompactionRequest
@@ -146,17 +146,28 @@ async def test_a_full_session_is_compacted_by_itself_and_once(stack: Stack, spaw
     assert await asked(stack) == [("full", 0, "pressure-0-0")]
 
 
+@asynccontextmanager
+async def full_session(
+    settings: Settings, own_redis: PrivateRedis, spawn: Spawner
+) -> AsyncIterator[tuple[Stack, Spawned, dict[str, str]]]:
+    """Fill the session "full" on a Redis of the test's own.
+
+    Yield what to do with it, its projector and the variables that name its Redis.
+    """
+    redis = {"SURFACELOG_REDIS": own_redis.url}
+    spawn("sequencer", **redis)
+    projector = spawn("projector", **redis)
+    async with connect(settings.model_copy(update={"redis": own_redis.url})) as stack:
+        await begin(stack, "full")
+        await fill(stack, "full")
+        yield stack, projector, redis
+
+
 async def test_restarts_and_losses_of_the_projector_repeat_no_request(
     settings: Settings, own_redis: PrivateRedis, spawn: Spawner
 ) -> None:
     """Nobody carries the request out, so that every step finds the session full."""
-    own = settings.model_copy(update={"redis": own_redis.url})
-    redis = {"SURFACELOG_REDIS": own_redis.url}
-    spawn("sequencer", **redis)
-    projector = spawn("projector", **redis)
-    async with connect(own) as stack:
-        await begin(stack, "full")
-        await fill(stack, "full")
+    async with full_session(settings, own_redis, spawn) as (stack, projector, redis):
         expected = [("full", 0, "pressure-0-0")]
         assert await until_asked(stack, 1) == expected
 
@@ -278,13 +289,7 @@ async def test_a_request_whose_outcome_was_lost_with_redis_is_not_waited_for(
     settings: Settings, own_redis: PrivateRedis, spawn: Spawner
 ) -> None:
     """Seen to fail: the topic says that it was asked for, so nobody asked ever again."""
-    own = settings.model_copy(update={"redis": own_redis.url})
-    redis = {"SURFACELOG_REDIS": own_redis.url}
-    spawn("sequencer", **redis)
-    projector = spawn("projector", **redis)
-    async with connect(own) as stack:
-        await begin(stack, "forgotten")
-        await fill(stack, "forgotten")
+    async with full_session(settings, own_redis, spawn) as (stack, projector, redis):
         await until_asked(stack, 1)
         assert projector.terminate() == 0
         # Its own policy leaves this worker no room: the outcome is in no log.
@@ -294,8 +299,8 @@ async def test_a_request_whose_outcome_was_lost_with_redis_is_not_waited_for(
         own_redis.flushall()
         spawn("projector", SURFACELOG_COMPACTION_BACKOFF_SECONDS="1", **redis)
         spawn("compactor", **redis)
-        await write_step(stack, "forgotten", 8)
-        await until_events(stack, "forgotten", COMPACTION_RECEIPT, 1)
+        await write_step(stack, "full", 8)
+        await until_events(stack, "full", COMPACTION_RECEIPT, 1)
 
         ids = [request_id for _, _, request_id in await asked(stack)]
         assert ids == ["pressure-0-0", "pressure-0-1"]
