@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from surfacelog.projections.messages import tool_call_blocks
 from surfacelog.schemas.errors import CorruptLogError
 from surfacelog.schemas.json_text import js_dumps, text_or_json
-from surfacelog.schemas.json_value import is_number, is_safe_integer, member
+from surfacelog.schemas.json_value import is_number, is_safe_integer, member, says_null
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -70,17 +70,19 @@ def crash_closers(events: Iterable[JsonValue]) -> list[JsonObject]:
     for event in events:
         if event is None:
             raise CorruptLogError("an event is null")
-        last = event if isinstance(event, dict) else {}
-        if last is not event:
+        if not isinstance(event, dict):
+            last = {}
             continue
+        last = event
         _check_shape(event)
         seq = event.get("seq")
         open_turn = advance_turn(open_turn, event, seq if isinstance(seq, int) else None)
     if open_turn is None:
         return []
     closers = turn_closers(open_turn, _number(last.get("seq")) + 1, last.get("time"))
-    for closer in closers if "time" not in last else ():
-        del closer["time"]
+    if "time" not in last:
+        for closer in closers:
+            del closer["time"]
     return closers
 
 
@@ -88,8 +90,8 @@ def advance_turn(turn: OpenTurn | None, event: JsonObject, seq: int | None) -> O
     """Return what is open after one more event, the one at `seq`; `turn` may be changed."""
     kind = event.get("type")
     if kind == "turn/start":
-        data = event.get("data")
-        return None if _is_null(data, "turn") else OpenTurn(member(data, "turn"))
+        data = event.get("data")  # what says null opens nothing
+        return None if says_null(data, "turn") else OpenTurn(member(data, "turn"))
     if kind == "turn/end":
         return None
     effect = _EFFECTS.get(kind) if isinstance(kind, str) else None
@@ -112,7 +114,7 @@ def turn_closers(turn: OpenTurn, seq: float, time: JsonValue) -> list[JsonObject
 
 def _start_step(turn: OpenTurn, data: JsonValue, _seq: int | None) -> None:
     turn.step = member(data, "step")
-    turn.in_step = not _is_null(data, "step")
+    turn.in_step = not says_null(data, "step")
 
 
 def _end_step(turn: OpenTurn, _data: JsonValue, _seq: int | None) -> None:
@@ -170,11 +172,6 @@ def _number(seq: JsonValue) -> float:
     if is_safe_integer(seq):
         return int(seq)  # type: ignore[arg-type]  # a whole number
     return float(seq) if is_number(seq) else nan  # type: ignore[arg-type]  # a number
-
-
-def _is_null(data: JsonValue, name: str) -> bool:
-    """Return whether the data says null: nothing is opened then, as where nothing is said."""
-    return isinstance(data, dict) and data.get(name, "") is None
 
 
 def _error_result(turn: OpenTurn, call: OpenCall, seq: float, time: JsonValue) -> JsonObject:

@@ -105,7 +105,7 @@ class CompactionTrace:
         same_owner = names(data, "turn", bracket.turn) if bracket.turn_named else "turn" not in data
         if not same_owner:
             raise InvariantError(
-                f"compaction/end has another owner than turn {js_dumps(bracket.turn)[:40]}"
+                f"compaction/end has another owner than turn {_shown(bracket.turn)}"
             )
         self._check_owner(bracket.turn, bracket.turn_named)
         if "error" not in data and not bracket.summarized:
@@ -142,12 +142,15 @@ class CompactionTrace:
         """A numbered bracket stands in its turn, one that names null stands between turns."""
         owner_is_null = named and turn is None
         if owner_is_null and self._turn is not None:
-            raise InvariantError(f"a standalone compaction inside turn {js_dumps(self._turn)[:40]}")
+            raise InvariantError(f"a standalone compaction inside turn {_shown(self._turn)}")
         if not owner_is_null and (self._turn is None or not same_json(turn, self._turn)):
             raise InvariantError(
-                f"a compaction of turn {js_dumps(turn)[:40]}; the open turn is"
-                f" {js_dumps(self._turn)[:40]}"
+                f"a compaction of turn {_shown(turn)}; the open turn is {_shown(self._turn)}"
             )
+
+
+def _shown(turn: JsonValue) -> str:
+    return js_dumps(turn)[:40]
 
 
 def _identity(data: JsonObject, what: str) -> str:

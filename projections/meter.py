@@ -150,11 +150,11 @@ class Meter:
                 self._set_anchor(event)
 
     def _take_header(self, event: JsonObject) -> None:
-        header = canonical_header(member(event.get("data"), "header"))
         try:
-            stated_header(event)
+            header = stated_header(event)
         except CorruptLogError as error:
             self._refusal = self._refusal or error.message
+            header = canonical_header(member(event.get("data"), "header"))
         self.header = header_price(header)
         self._header_digest = header_digest(header)
         self._tools_listed = isinstance(header.get("tools", []), list)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from surfacelog.schemas.errors import CorruptLogError
 from surfacelog.schemas.json_text import js_dumps
-from surfacelog.schemas.json_value import member, object_member
+from surfacelog.schemas.json_value import member, object_member, says_null
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -65,7 +65,7 @@ def stated_header(event: JsonObject) -> JsonObject:
     header = member(event.get("data"), "header")
     if header is None:
         raise CorruptLogError(f"request/header at seq {event.get('seq')} has no header")
-    if isinstance(header, dict) and any(header.get(part, "") is None for part in _PARTS):
+    if any(says_null(header, part) for part in _PARTS):
         raise CorruptLogError(
             f"request/header at seq {event.get('seq')} has null for its system prompt or tools:"
             " leave out what there is not"

@@ -41,6 +41,11 @@ def member(value: JsonValue, key: str) -> JsonValue:
     return value.get(key) if isinstance(value, dict) else None
 
 
+def says_null(value: JsonValue, key: str) -> bool:
+    """True for an object that has null there; one that lacks the member says nothing."""
+    return isinstance(value, dict) and key in value and value[key] is None
+
+
 def object_member(value: JsonValue, key: str) -> JsonObject:
     """Return a member that is an object; an empty one when it is missing or something else."""
     found = member(value, key)

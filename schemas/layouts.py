@@ -46,8 +46,7 @@ class Layout:
         # Compiling all fields also refuses what no record of the bus may have, such as recursion.
         name, self._read_last = ReaderCompiler().fields(schema)[-1]
         self._head = HeadFormat(schema)
-        self.has_events = name == "events"
-        self.spliceable = self.has_events and without_docs(events_type(schema)) == own_events
+        self.spliceable = name == "events" and without_docs(events_type(schema)) == own_events
 
     def head(self, payload: bytes) -> tuple[dict[str, Any], list[int]]:
         """Read all fields but the events, as `HeadFormat.read` does."""

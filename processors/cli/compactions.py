@@ -42,10 +42,10 @@ def compactions(
         return
     for event in ended:
         place: JsonObject = {"session": session, "seq": event["seq"], "time": event["time"]}
-        receipt, failure = event["data"], None
-        if _is_failure(event):
-            receipt, failure = failure, receipt
-        print_json({**place, "receipt": receipt, "failure": failure})
+        data, failed = event["data"], _is_failure(event)
+        print_json(
+            {**place, "receipt": None if failed else data, "failure": data if failed else None}
+        )
 
 
 def _is_receipt(event: JsonObject) -> bool:

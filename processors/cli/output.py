@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
@@ -14,7 +15,7 @@ from surfacelog.schemas.errors import AdmissionError, SurfacelogError
 from surfacelog.schemas.json_text import dumps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from surfacelog.schemas.json_value import JsonObject, JsonValue
 
@@ -42,9 +43,25 @@ def print_json(value: JsonValue) -> None:
 def print_line(text: str, file: IO[str] | None = None) -> None:
     """Print one line, to stdout by default; OutputError when it cannot be written."""
     stream = file or sys.stdout
-    try:
+    with _writing():
         stream.write(f"{text}\n")
         stream.flush()
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print texts that bring their line ends, however many; OutputError as `print_line`."""
+    for line in lines:
+        with _writing():
+            sys.stdout.write(line)
+    with _writing():
+        sys.stdout.flush()
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    """Tell a stream that cannot be written; one whose reader has gone is the caller's to see."""
+    try:
+        yield
     except BrokenPipeError:
         raise
     except OSError as error:

@@ -11,7 +11,14 @@ import typer
 from rich.progress import Progress
 
 from surfacelog.processors.cli.find_settings import find_settings
-from surfacelog.processors.cli.output import STDERR, JsonOption, print_error, print_json, print_line
+from surfacelog.processors.cli.output import (
+    STDERR,
+    JsonOption,
+    print_error,
+    print_json,
+    print_line,
+    print_lines,
+)
 from surfacelog.producers.append_client import AppendClient
 from surfacelog.producers.bootstrap import create_namespace
 from surfacelog.producers.exporter import export_session
@@ -84,8 +91,7 @@ def export(
     del as_json  # JSONL either way
     settings = find_settings()
     reader = LogReader(settings, connect_codec(settings), SessionIndex(settings))
-    for line in export_session(reader, session, packed=packed):
-        print_line(line.removesuffix("\n"))
+    print_lines(export_session(reader, session, packed=packed))
 
 
 async def _open(settings: Settings, session: str, cwd: str | None) -> JsonObject:
